@@ -73,17 +73,17 @@ MUTANTS = (
     Mutant("operations.py", "else slope * weight.detach()", "else slope", BOUNDED),
     # Neurons: polarity, parts of a concatenation.
     Mutant("provenance.py", "polarity = polarity if self.polarity is None else polarity * self.polarity", "polarity = polarity + 0", RANDOM),
-    Mutant("provenance.py", "torch.cat(negative, self.dim)", "torch.cat(positive, self.dim)", RANDOM),
-    Mutant("provenance.py", "                self.dim,\n", "                0,\n", RANDOM),
+    Mutant("writes.py", "neuron is None else neuron.negative)", "neuron is None else neuron.positive)", RANDOM),
+    Mutant("writes.py", "if polarity is None else polarity.expand(tensor.shape)", "if True else polarity", RANDOM),
     Mutant("provenance.py", "mark.version == version_of(tensor)", "True", "test_in_place_and_flow.py"),
     # The kernels.
-    Mutant("fast/kernels.py", "rule.part(direction * sign, flipped", "rule.part(direction, flipped"),
+    Mutant("fast/kernels.py", "rule.part(rule.weight, direction * sign, flipped", "rule.part(rule.weight, direction, flipped"),
     Mutant("fast/kernels.py", "split(child if self.baseline is None else child - self.baseline)", "split(child)", BOUNDED),
     Mutant("fast/kernels.py", "signs.append(direction * sign)", "signs.append(direction)"),
     Mutant("fast/kernels.py", "orientation = self.orientation if flipped else None", "orientation = None", RANDOM),
     Mutant("fast/kernels.py", "for pad in (each, each)]", "for pad in (each + 1, each - 1)]", WINDOWS),
-    Mutant("fast/convolution.py", "slice(None, None, step) for step", "slice(step - 1, None, step) for step", DEFERRED),
-    Mutant("fast/pooling.py", "if ceil_mode and (count - 1) * step >= size + pad", "if ceil_mode and (count - 1) * step > size + pad", "fast/test_fast_pooling.py"),
+    Mutant("fast/convolution.py", "*LIMITS[self.sign], out=space", "*LIMITS[-self.sign], out=space", DEFERRED),
+    Mutant("fast/shortcuts.py", "size // 2, (size - 1) // 2)", "(size - 1) // 2, size // 2)", "fast/test_shortcuts.py"),
     Mutant("fast/carry.py", "_ordered_as(arrived.by, arrived.values) * arrived.by", "arrived.values", DEFERRED),
     # The passes: contrast, gradients, the chain.
     Mutant("excitation_pass.py", "dual * alpha - unit * beta", "dual * alpha + unit * beta", "test_variants.py"),

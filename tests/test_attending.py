@@ -10,21 +10,9 @@ from skimage import data
 from torch import nn
 
 import excite
-from excite.errors import ConceptError, LayerError, LostSignalWarning, ModelError, SignalError
+from excite.errors import ConceptError, LayerError, LostSignalWarning, ModelError
 from excite.models import Preprocess
 from excite.vocabulary import Concept, Labels
-
-EXIF_ORIENTATION = 0x0112
-TURNED = {  # by EXIF orientation: how an upright image has to be stored
-    1: None,
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_90,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_270,
-}
 
 
 @pytest.fixture(scope="module")
@@ -143,25 +131,12 @@ class TestPhotographs:
 
 
 class TestOriginalPixels:
-    PATCH = (300, 20, 340, 60)
-
     @pytest.mark.parametrize("size", [(40, 30), (400, 100), (300, 1400)])
     def test_whatever_its_size(self, size):
         width, height = size
         patch = (width // 2, height // 5, width * 3 // 4, height // 2)
         (found,) = excite.attend(red_patches(), with_patch(size, patch), "red")
         self.near(found, patch)
-
-    @pytest.mark.parametrize("orientation", TURNED)
-    def test_however_the_camera_was_held(self, tmp_path, orientation):
-        upright = with_patch((400, 100), self.PATCH)
-        stored = upright if TURNED[orientation] is None else upright.transpose(TURNED[orientation])
-        exif = Image.Exif()
-        exif[EXIF_ORIENTATION] = orientation
-        stored.save(tmp_path / "turned.png", exif=exif)
-        (found,) = excite.attend(red_patches(), tmp_path / "turned.png", "red")
-        assert found.image_size == (400, 100)
-        self.near(found, self.PATCH)
 
     @staticmethod
     def near(found, patch):
@@ -488,19 +463,6 @@ class TestNetworksOfOnesOwn:
         assert [part.training for part in network] == [False] + [True] * 8
         assert all(parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
         assert not any(part._forward_hooks or part._forward_pre_hooks for part in network.modules())
-
-    @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, torch.enable_grad])
-    def test_in_whatever_mode_the_user_works(self, context):
-        classifier = small()
-        with context():
-            maps = excite.attend(classifier, noise(12, 10), [1, 2])
-        for one, other in zip(maps, excite.attend(classifier, noise(12, 10), [1, 2]), strict=True):
-            same(one, other, 0)
-
-    def test_contrast_above_the_weights_is_refused(self):
-        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()).double().eval()
-        with pytest.raises(SignalError, match="lies above the classifier's weights"):
-            excite.attend(excite.wrap(network, preprocess=plain), noise(12, 10), 1, layer="0")
 
 
 class TestNetworksOfOneSize:

@@ -254,7 +254,3 @@ class TestCompare:
 
     def test_a_map_without_evidence_says_so(self):
         assert _caption(self.one(values=torch.zeros(3, 3))) == "tabby cat\nfeatures.4 · c-mwp · no evidence"
-
-    def test_nothing(self):
-        with pytest.raises(ExciteError, match="nothing to compare"):
-            compare([])

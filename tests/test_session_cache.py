@@ -1,6 +1,6 @@
 """A memory of forward passes: the same answers, fewer looks, bounded bytes."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -99,18 +99,10 @@ def test_threads_may_ask(classifier):
     memory = excite.SessionCache(classifier)
     concepts = ["cat", "dog", "owl", "cup"] * 6
     expected = {name: excite.attend(classifier, photo(1), name) for name in concepts}
-    found = {}
-
-    def ask(k):
-        found[k] = memory.attend(photo(1), concepts[k])
-
-    threads = [threading.Thread(target=ask, args=(k,)) for k in range(len(concepts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for k, name in enumerate(concepts):
-        same(found[k], expected[name])
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda name: memory.attend(photo(1), name), concepts))
+    for answer, name in zip(found, concepts, strict=True):
+        same(answer, expected[name])
 
 
 def test_old_names_work_for_one_version(classifier):

@@ -108,12 +108,7 @@ class AttentionMap:
         return threshold_box(self.values, self.image_size, alpha, mode)
 
     def upsample(self, size: tuple[int, int] | None = None, mode: Mode = "bicubic") -> torch.Tensor:
-        """The values ``[height, width]`` at the image's own size, or at another ``(width, height)``.
-
-        Example:
-            >>> AttentionMap(torch.eye(7), "cat", "pool2", "mwp", 1.0, (70, 50)).upsample().shape
-            torch.Size([50, 70])
-        """
+        """The values ``[height, width]`` at the image's own size, or at another ``(width, height)``."""
         return upsample(self.values, self.image_size if size is None else size, mode)
 
     def overlay(
@@ -152,12 +147,7 @@ class AttentionMap:
         )
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The values ``[h, w]`` as an array on the CPU.
-
-        Example:
-            >>> AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).numpy().tolist()
-            [[1.0, 0.0], [0.0, 1.0]]
-        """
+        """The values ``[h, w]`` as an array on the CPU."""
         return to_numpy(self.values)
 
     def to_dict(self, *, alpha: float = DEFAULT_ALPHA, mode: Mode = "bicubic") -> dict[str, Any]:
@@ -197,19 +187,15 @@ class AttentionMap:
             return save_png(self.overlay(), path)
         if suffix == ".npy":
             return save_npy(self.values, path)
-        if suffix == ".json":
-            return save_json(self._full_dict(), path)
-        raise ExciteError(f"{str(path)!r} does not say what to save: end the name in .png, .npy or .json.")
-
-    def _full_dict(self) -> dict[str, Any]:
-        """What `load` needs to make the map again."""
-        return {
-            **self.to_dict(),
+        if suffix != ".json":
+            raise ExciteError(f"{str(path)!r} does not say what to save: end the name in .png, .npy or .json.")
+        rest = {
             "units": [int(unit) for unit in self.units],
             "image_size": list(self.image_size),
             "dtype": str(self.values.dtype).removeprefix("torch."),
             "values": self.values.tolist(),
         }
+        return save_json(self.to_dict() | rest, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "AttentionMap":
@@ -314,11 +300,9 @@ def _by_picture(
     found: list[tuple[Image.Image, list[AttentionMap]]] = []
     for one in maps:
         picture = _picture(one, image)
-        about = next((about for known, about in found if known is picture or known == picture), None)
-        if about is None:
-            found.append((picture, [one]))
-        else:
-            about.append(one)
+        if not any(known == picture for known, _ in found):
+            found.append((picture, []))
+        next(about for known, about in found if known == picture).append(one)
     return found
 
 

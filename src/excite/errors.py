@@ -13,24 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = [
-    "ConceptError",
-    "DataError",
-    "ExciteError",
-    "FetchError",
-    "ImageError",
-    "LayerError",
-    "LostSignalWarning",
-    "MethodError",
-    "ModelError",
-    "NoRuleError",
-    "NumberError",
-    "ProposalError",
-    "ReplacedOperatorsWarning",
-    "SignalError",
-    "SizeError",
-    "UnverifiedWarning",
-    "VerificationError",
-]
+    "ConceptError", "DataError", "ExciteError", "FetchError", "ImageError", "LayerError", "LostSignalWarning",
+    "MethodError", "ModelError", "NoRuleError", "NumberError", "ProposalError", "ReplacedOperatorsWarning",
+    "SignalError", "SizeError", "UnverifiedWarning", "VerificationError",
+]  # fmt: skip
 
 
 LONGEST_WORD = 300

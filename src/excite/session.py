@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import torch
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from excite.vocabulary import Labels
 
     Cue = str | SupportsIndex | Concept
+    Pass = TypeVar("Pass", ExcitationPass, Gradients)
     ImageSource = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any] | Tensor
 
 FINDINGS = 5  # classes that are explained where no concept is named
@@ -101,22 +102,21 @@ class Session:
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop; made when it is first needed."""
         if scale not in self._excitation:
-            forward = ExcitationPass(self.classifier.module, self.inputs[scale], self._layers_read("excitation", scale))
-            for layer, reading in forward.readings.items():
-                check_spatial(layer, reading.probe)
-            self._verify(tuple(forward.readings), scale)
-            self._excitation[scale] = forward
+            self._excitation[scale] = self._run(ExcitationPass, "excitation", scale)
         return self._excitation[scale]
 
     def gradients(self, scale: float = 1.0) -> Gradients:
         """The forward pass for gradients; made when it is first needed."""
         if scale not in self._gradients:
-            forward = Gradients(self.classifier.module, self.inputs[scale], self._layers_read("gradients", scale))
-            for layer, activation in forward.activations.items():
-                check_spatial(layer, activation)
-            self._verify(tuple(forward.activations), scale)
-            self._gradients[scale] = forward
+            self._gradients[scale] = self._run(Gradients, "gradients", scale)
         return self._gradients[scale]
+
+    def _run(self, kind: type[Pass], name: Forward, scale: float) -> Pass:
+        forward = kind(self.classifier.module, self.inputs[scale], self._layers_read(name, scale))
+        for layer, reading in forward.readings.items():
+            check_spatial(layer, reading.probe)
+        self._verify(tuple(forward.readings), scale)
+        return forward
 
     def _verify(self, layers: tuple[str, ...], scale: float) -> None:
         """Compare the response of a wrapped network with the graph, on the first image that is read at these layers."""
@@ -195,9 +195,10 @@ class Session:
             concepts: for each image.
             images: as they were before preprocessing.
         """
-        wanted = []
-        for k, cues in enumerate(concepts):
-            wanted.append([self.labels.find(cue) for cue in (self.findings(k) if cues is None else cues)])
+        wanted = [
+            [self.labels.find(cue) for cue in (self.findings(k) if cues is None else cues)]
+            for k, cues in enumerate(concepts)
+        ]
         rivals = [self.labels.find(rival) for rival in self._against]
         answers: list[list[AttentionMap]] = [[] for _ in wanted]
         signals = list(zip_longest(*wanted))  # the n-th concepts of all images are one signal
@@ -221,20 +222,16 @@ class Session:
         if rivals:
             others = {unit for rival in rivals for unit in rival.units} - set(concept.units)
             if not others:
-                raise ConceptError(
-                    f"{concept.name!r} cannot be contrasted with itself: name another concept to be against"
-                )
-            for unit, weight in self._prior(k, others).items():
-                units[unit] = -weight
+                reason = "cannot be contrasted with itself: name another concept to be against"
+                raise ConceptError(f"{concept.name!r} {reason}")
+            units |= {unit: -weight for unit, weight in self._prior(k, others).items()}
         return units
 
     def _prior(self, k: int, units: Iterable[int]) -> dict[int, float]:
         """The classifier's own probabilities of some units, with the sum 1; equal where they are all 0."""
         weights = {unit: float(self.probabilities[k, unit]) for unit in units}
         total = sum(weights.values())
-        for unit, weight in weights.items():
-            weights[unit] = weight / total if total else 1 / len(weights)
-        return weights
+        return {unit: weight / total if total else 1 / len(weights) for unit, weight in weights.items()}
 
     def _map(
         self,
@@ -409,11 +406,7 @@ class SessionCache:
         self._sessions.clear()
 
     def _session(
-        self,
-        image: Image.Image,
-        method: Method,
-        layer: str | Sequence[str] | None,
-        against: Sequence[Cue] | Cue | None,
+        self, image: Image.Image, method: Method, layer: str | Sequence[str] | None, against: Sequence[Cue] | Cue | None
     ) -> tuple[Hashable, Session]:
         """The kept session of an image and a method, or a new one; and its key."""
         layers = None if layer is None else tuple(_named(layer))

@@ -14,6 +14,7 @@ from zoo import timm_models, torchvision_models
 from excite.models.layers import passes_everything
 from excite.propagation import ExcitationPass
 from excite.propagation.fast.shortcuts import FlippedRows
+from excite.propagation.provenance import Neuron
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "dev"))
 
@@ -182,7 +183,8 @@ def test_a_network_that_loses_something_says_where_and_one_that_is_refused_says_
 
 def test_signs_that_are_not_read_are_noticed(monkeypatch):
     """The mass would still be 1: only the folded network tells."""
-    monkeypatch.setattr(FlippedRows, "flip", lambda *_: True)  # says that it turned the rows, and did not
+    unturned = lambda rows, _signs, starts: Neuron(rows.positive, rows.negative, None, starts)  # noqa: E731 - one line
+    monkeypatch.setattr(FlippedRows, "flip", unturned)  # says that it turned the rows, and did not
     row = measured("test_resnet")
     assert row["status"] == "wrong"
     assert row["turned"] > 0.05

@@ -84,9 +84,7 @@ CHANGED = {
         (rules, "signed_part", lambda old: lambda *given: slightly(old(*given))),
         (convolution.SignedWeight, "tensor", lambda old: lambda *given: slightly(old(*given))),
     ],
-    "normaliser": [
-        (rules.Rule, "reciprocal", lambda old: lambda rule, total, sign: old(rule, total, sign) * 1.01),
-    ],
+    "normaliser": [(rules.Rule, "reciprocal", lambda old: lambda rule, total, sign: old(rule, total, sign) * 1.01)],
     "children": [
         (rules, "split_by_sign", lambda old: lambda *given: tuple(map(slightly, old(*given)))),
         (kernels, "split", slightly_split),

@@ -4,7 +4,6 @@ import pytest
 import torch
 from networks import Pooled, made, maps, one_signal, pictures, session
 
-import excite
 from excite.methods import METHODS
 from excite.readouts.point import maximum_point
 
@@ -33,11 +32,3 @@ def test_whatever_is_in_it():
     assert torch.equal(found, found.flip(2))
     assert found.min() > 0
     assert torch.equal(maps(network, x, "center", "features.4"), found)
-
-
-def test_the_hand_count():
-    """What a benchmark of this baseline must come to, image by image."""
-    classifier = excite.wrap(made(Pooled).float(), preprocess=None)
-    (found,) = excite.attend(classifier, torch.zeros(3, 31, 41, dtype=torch.uint8), 0, method="center")
-    assert found.point() == (20, 15)
-    assert found.layer == "input"

@@ -52,15 +52,6 @@ def test_c_mwp_subtracts_the_map_of_the_unit_with_negated_weights(seen):
     torch.testing.assert_close(found.sum((1, 2)), torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["mwp", "c-mwp"])
-def test_linear_in_the_signal(seen, name):
-    method = METHODS[name]
-    first, second = (one_signal(seen[2], method, {unit: 1.0}) for unit in (0, 5))
-    for layer, values in one_signal(seen[2], method, {0: 0.25, 5: -3.0}).items():
-        expected = 0.25 * first[layer] - 3 * second[layer]
-        torch.testing.assert_close(values, expected)
-
-
 @pytest.mark.parametrize("name", [name for name in METHODS if "cam" not in name.split("-") or name == "grad-cam"])
 def test_a_method_leaves_nothing_behind_for_the_next(seen, name):
     before = one_signal(seen[2], METHODS[name], {2: 1.0})
@@ -100,13 +91,6 @@ def test_post_norm_subtracts_normalised_maps_that_went_down_unnormalised():
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
-def test_the_ablations_are_others(name):
-    network, x = made(Connected), pictures()
-    full = over_its_sum(maps(network, x, "c-mwp"))
-    assert (over_its_sum(maps(network, x, name)) - full).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("name", ABLATIONS)
 def test_a_picture_does_not_depend_on_its_neighbours(name):
     network, x = made(Connected), pictures()
     x[1] *= 1e-6
@@ -116,11 +100,6 @@ def test_a_picture_does_not_depend_on_its_neighbours(name):
 
 
 # --- the table of methods -------------------------------------------------------------------------------------------
-
-
-def test_every_method_of_the_paper_is_there():
-    names = "c-mwp mwp grad deconv guided lrp lrp-epsilon cam grad-cam center c-grad c-deconv c-guided c-cam".split()
-    assert {*names, *ABLATIONS} <= set(METHODS)
 
 
 def test_every_method_describes_itself():

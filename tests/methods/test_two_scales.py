@@ -38,9 +38,9 @@ def picture():
     return Image.fromarray(values.numpy())
 
 
-def seen(classifier, picture, method, size):
+def seen(classifier, picture, method, size, **options):
     nearer = excite.wrap(classifier.module, labels=list("abcd"), layer="body", preprocess=Preprocess(size))
-    return excite.attend(nearer, picture, "b", method=method)[0]
+    return excite.attend(nearer, picture, "b", method=method, **options)[0]
 
 
 def test_the_mean_of_both_looks(classifier, picture):
@@ -57,16 +57,7 @@ def test_the_mean_of_both_looks(classifier, picture):
 
 def test_against_another_concept_there_is_no_dual(classifier, picture):
     (both,) = excite.attend(classifier, picture, "b", method="excite", against="c")
-    wide, near = (
-        excite.attend(
-            excite.wrap(classifier.module, labels=list("abcd"), layer="body", preprocess=Preprocess(size)),
-            picture,
-            "b",
-            method="mwp",
-            against="c",
-        )[0]
-        for size in (28, 52)
-    )
+    wide, near = (seen(classifier, picture, "mwp", size, against="c") for size in (28, 52))
     assert both.mass == pytest.approx((wide.mass + near.mass) / 2, rel=1e-5)
 
 

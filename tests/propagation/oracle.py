@@ -153,9 +153,7 @@ def joined(*children):
     eye = np.eye(ends[-1])
     ways = [(child, eye[:, end - size : end]) for child, size, end in zip(children, sizes, ends, strict=True)]
     units = Units(
-        np.concatenate([child.values for child in children]),
-        ways,
-        np.concatenate([child.rest for child in children]),
+        np.concatenate([child.values for child in children]), ways, np.concatenate([child.rest for child in children])
     )
     if all(child.turn is nobody for child in children):
         return units

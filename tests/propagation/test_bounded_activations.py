@@ -10,7 +10,6 @@ from oracle import (
     batch_norm,
     bounded,
     flat,
-    gated,
     joined,
     layer,
     matrix,
@@ -29,20 +28,15 @@ LAMBDA = {
     "tanh": (torch.tanh, -1.0),
     "elu": (F.elu, -1.0),
     "elu with alpha": (lambda h: F.elu(h, alpha=0.7), -0.7),
-    "elu in place": (lambda h: F.elu(h, inplace=True), -1.0),
     "selu": (F.selu, -1.0507009873554804934193349852946 * 1.6732632423543772848170429916717),
-    "celu": (lambda h: F.celu(h, 1.3), -1.3),
     "softplus": (F.softplus, 0.0),
     "sigmoid": (torch.sigmoid, 0.0),
     "softsign": (F.softsign, -1.0),
     "hardtanh": (F.hardtanh, -1.0),
-    "hardtanh between": (lambda h: F.hardtanh(h, -0.5, 2.0), -0.5),
-    "hardsigmoid": (F.hardsigmoid, 0.0),
     "relu6": (F.relu6, 0.0),
     "clamp": (lambda h: h.clamp(-0.25, 3.0), -0.25),
     "clamp_min": (lambda h: torch.clamp_min(h, -0.1), -0.1),
     "tanh method in place": (lambda h: h.tanh_(), -1.0),
-    "exp": (torch.exp, 0.0),
 }
 SHAPE, OUT = (2, 4, 4), (3, 4, 4)
 
@@ -61,7 +55,7 @@ def values(function, units):
 
 
 @pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("name", [name for name in LAMBDA if name != "exp"])  # exp(exp(x)) leaves the range of float64
+@pytest.mark.parametrize("name", LAMBDA)
 def test_consumers_count_from_lambda(name, signed):
     """conv, activation, conv, activation, classifier: two consumers, and neurons of both signs below."""
     function, least = LAMBDA[name]
@@ -100,10 +94,6 @@ TRAVELS = {
         lambda net, h: F.avg_pool2d(h, 2, padding=1),
         lambda net, units: (pooled(units, matrix(lambda h: F.avg_pool2d(h, 2, padding=1), OUT)), (3, 3, 3)),
     ),
-    "reshape": (
-        lambda net, h: h.flatten(1).view(-1, 3, 2, 8),
-        lambda net, units: (picked(units, np.arange(48)), (3, 2, 8)),
-    ),
     "permute": (
         lambda net, h: h.permute(0, 1, 3, 2),
         lambda net, units: (picked(units, np.arange(48).reshape(OUT).transpose(0, 2, 1)), OUT),
@@ -112,11 +102,6 @@ TRAVELS = {
         lambda net, h: h[:, :, 1:, ::2],
         lambda net, units: (picked(units, np.arange(48).reshape(OUT)[:, 1:, ::2]), (3, 3, 2)),
     ),
-    "dropout": (lambda net, h: net.drop(h), lambda net, units: (units, OUT)),
-    "flip": (
-        lambda net, h: h.flip(2),
-        lambda net, units: (picked(units, np.arange(48).reshape(OUT)[:, ::-1]), OUT),
-    ),
     "padding by reflection": (
         lambda net, h: F.pad(h, (1, 1, 1, 1), mode="reflect"),
         lambda net, units: (
@@ -124,11 +109,6 @@ TRAVELS = {
             (3, 6, 6),
         ),
     ),
-    "nearest neighbour": (
-        lambda net, h: F.interpolate(h, scale_factor=2),
-        lambda net, units: (picked(units, np.arange(48).reshape(OUT).repeat(2, 1).repeat(2, 2)), (3, 8, 8)),
-    ),
-    "clone": (lambda net, h: h.clone(), lambda net, units: (units, OUT)),
 }
 
 
@@ -149,22 +129,6 @@ def test_lambda_travels_through_copies_and_pools(name):
         return layer(units, net.b, shape)[0]
 
     agree(net, picture(2), reference)
-
-
-def test_lambda_behind_a_gate():
-    """A gated tanh rests at -1 times its gate."""
-
-    def body(net, h):
-        return net.d(torch.tanh(net.a(h)) * torch.sigmoid(net.b(h)))
-
-    net = Net(body, 32, a=conv(), b=conv(), d=conv(3, 2))
-
-    def reference(lowest):
-        a, b = (layer(lowest, module, SHAPE)[0] for module in (net.a, net.b))
-        gate = 1 / (1 + np.exp(-b.values))
-        return layer(gated(bounded(a, np.tanh(a.values), -1.0), gate), net.d, OUT)[0]
-
-    agree(net, picture(7), reference)
 
 
 @pytest.mark.parametrize("sizes", [(3, 3), (2, 4), (4, 2)])
@@ -192,14 +156,8 @@ def test_lambda_of_each_part_of_a_split(way, take, sizes):
 
 SHIFTS = {
     "t * 2 + 1": (lambda t: t * 2.0 + 1.0, 2.0, 1.0),
-    "2 * t": (lambda t: 2.0 * t, 2.0, 0.0),
-    "1 + t": (lambda t: 1.0 + t, 1.0, 1.0),
     "t - 3": (lambda t: t - 3.0, 1.0, -3.0),
-    "t / 2": (lambda t: t / 2.0, 0.5, 0.0),
     "t.mul_": (lambda t: t.clone().mul_(2.0), 2.0, 0.0),
-    "names": (lambda t: torch.add(input=t, other=1.0), 1.0, 1.0),
-    "more names": (lambda t: torch.mul(input=t, other=2), 2.0, 0.0),
-    "a tensor behind": (lambda t: t + torch.full((3, 1, 1), 0.5, dtype=t.dtype), 1.0, 0.5),
     "a tensor in front": (lambda t: torch.full((3, 1, 1), 0.5, dtype=t.dtype) + t, 1.0, 0.5),
 }
 

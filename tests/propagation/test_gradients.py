@@ -6,7 +6,6 @@ import warnings
 import pytest
 import torch
 from oracle import randomise
-from test_left_as_found import STATES, Small, fingerprint, same
 from torch import nn
 from torch.nn import functional as F
 
@@ -129,18 +128,12 @@ def discarded(net, x):
 
 
 SPELLINGS = {
-    "F.relu": lambda net, x: F.relu(x),
     "F.relu in place": lambda net, x: F.relu(x, inplace=True),
-    "F.relu_": lambda net, x: F.relu_(x),
-    "torch.relu": lambda net, x: torch.relu(x),
-    "x.relu()": lambda net, x: x.relu(),
     "x.relu_()": lambda net, x: x.relu_(),
     "result thrown away": discarded,
     "one module used twice": lambda net, x: net.relu(x),
     "clamp": lambda net, x: x.clamp(min=0),
     "clamp_": lambda net, x: x.clamp_(0),
-    "clamp_min": lambda net, x: torch.clamp_min(x, 0),
-    "clip": lambda net, x: torch.clip(x, min=0),
     "hardtanh": lambda net, x: F.hardtanh(x, 0.0, 1e9),
     "threshold": lambda net, x: F.threshold(x, 0, 0),
     "maximum": lambda net, x: torch.maximum(torch.zeros_like(x), x),
@@ -207,15 +200,11 @@ RECTIFIERS = {
     "relu6": F.relu6,
     "leaky_relu": F.leaky_relu,
     "elu": F.elu,
-    "selu": F.selu,
-    "celu": F.celu,
     "gelu": F.gelu,
     "silu": F.silu,
-    "mish": F.mish,
     "hardswish": F.hardswish,
     "softplus": F.softplus,
     "prelu": lambda x: F.prelu(x, torch.full((1,), 0.3, dtype=x.dtype)),
-    "rrelu": F.rrelu,
 }
 OTHERS = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "hardtanh": F.hardtanh, "softsign": F.softsign}
 
@@ -243,11 +232,7 @@ def test_other_activation_functions(name):
     (slope,) = torch.autograd.grad(after.sum(), before)
     above = net.fc.weight[1].expand_as(before).detach()
     kept = above.clamp(min=0) if name in RECTIFIERS else above
-    expected = {
-        "grad": slope * above,
-        "guided": slope * kept,
-        "deconv": kept if name in RECTIFIERS else slope * above,
-    }
+    expected = {"grad": slope * above, "guided": slope * kept, "deconv": kept if name in RECTIFIERS else slope * above}
     gradients = Gradients(net, x, ["input", "low"])
     for way, signal in expected.items():
         found = gradients.down(one_hot(gradients), way)
@@ -302,21 +287,6 @@ def test_relevance_of_functions_and_products(name):
 # --- the network ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layers", [["conv"], ["input", "bn", "inner"], ["inner.2", "relu", "fc"]])
-@pytest.mark.parametrize("state", STATES)
-def test_the_network_is_left_as_found(state, layers):
-    net, x = Small(), picture(2, 3, 6, 6).float()
-    STATES[state](net)
-    before, kept = fingerprint(net), x.clone()
-    torch.manual_seed(0)
-    gradients = Gradients(net, x, layers)
-    for way in WAYS:
-        gradients.down(one_hot(gradients), way)
-    same(before, fingerprint(net))
-    assert torch.equal(x, kept)
-    assert (x.requires_grad, x.grad_fn, x.grad, vars(x)) == (False, None, None, {})
-
-
 def test_without_gradients_all_the_same():
     """Frozen weights, inference mode outside, no_grad and detach inside: an explanation is no training."""
 
@@ -353,12 +323,6 @@ def test_one_pass_for_all_ways_layers_and_signals():
         for layer in mixed:
             parts = [together.down(one_hot(together, unit), way)[layer] for unit in (0, 3)]
             torch.testing.assert_close(mixed[layer], parts[0] - 2 * parts[1])
-
-
-def _taken(net, x, signal):
-    """What the last layer's biases take of the relevance."""
-    output = net(x).detach()
-    return (signal * net[2].bias.detach().view(1, -1, 1, 1) / output).sum()
 
 
 def test_a_silent_output_explains_nothing():

@@ -73,6 +73,14 @@ def test_functions_have_the_map_of_their_matrix_or_are_refused(some_names):
     assert sum(one.verdict == EQUAL for name in some_names for one in tried(name)) > 75
 
 
+def test_each_operation_of_the_table_has_the_map_of_its_matrix():
+    """Called as a function, a method, in place, by names, with ``out``; each tensor and each pair of them live."""
+    with_rules = [function for function in functions().values() if function.name.rpartition(".")[2] in OPERATIONS]
+    judged = [one for function in with_rules for one in hunt_function(function, 1)]
+    assert [str(one) for one in judged if one.found] == []
+    assert sum(one.verdict == EQUAL for one in judged) > 1000
+
+
 def test_the_page_is_up_to_date(some_names):
     text = PAGE.read_text(encoding="utf-8")
     version = torch.__version__.partition("+")[0]

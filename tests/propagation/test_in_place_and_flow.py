@@ -18,13 +18,8 @@ SHAPE = (4, 4, 4)
 
 
 def parts():
-    return {
-        "a": nn.Conv2d(4, 4, 3, padding=1),
-        "b": nn.Conv2d(4, 4, 3, padding=1),
-        "bn": nn.BatchNorm2d(4),
-        "relu": nn.ReLU(inplace=True),
-        "pool": nn.MaxPool2d(2),
-    }
+    conv = {name: nn.Conv2d(4, 4, 3, padding=1) for name in "ab"}
+    return {**conv, "bn": nn.BatchNorm2d(4), "relu": nn.ReLU(inplace=True), "pool": nn.MaxPool2d(2)}
 
 
 def picture(seed=0, batch=2):
@@ -124,11 +119,7 @@ OVERWRITTEN = {  # unusual, plain, the width of both
         16,
     ),
     "terms of a sum": (terms_overwritten, lambda net, h: F.relu(net.a(h)) + F.relu(net.b(h)), 64),
-    "a norm": (
-        response_overwritten,
-        lambda net, h: net.b(net.bn(net.a(h))) + net.a(-net.bn(net.a(h)) * 3.0),
-        64,
-    ),
+    "a norm": (response_overwritten, lambda net, h: net.b(net.bn(net.a(h))) + net.a(-net.bn(net.a(h)) * 3.0), 64),
     "slices": (sliced, plain_sliced, 64),
 }
 
@@ -138,41 +129,17 @@ def test_what_is_overwritten_after_it_was_read(name):
     same(*OVERWRITTEN[name], seeds=range(2))
 
 
-@pytest.mark.parametrize("write", [lambda h: h.fill_(9.0), lambda h: h.relu_()])
-@pytest.mark.parametrize(
-    "finish", [lambda _, h: F.relu(h), lambda net, h: net.bn(h), lambda _, h: torch.tanh(h), lambda _, h: h - 0.7]
-)
-def test_the_input_of_a_convolution_is_overwritten_afterwards(write, finish):
-    def unusual(net, h):
-        h = net.a(h)
-        made = net.b(h)
-        write(h)
-        return finish(net, made)
-
-    same(unusual, lambda net, h: finish(net, net.b(net.a(h))), seeds=range(2))
-
-
 IN_PLACE = {
-    "add_": (lambda a, b: a.add_(b), lambda a, b: a + b),
     "+=": (lambda a, b: a.__iadd__(b), lambda a, b: a + b),
     "sub_": (lambda a, b: a.sub_(b), lambda a, b: a - b),
-    "-=": (lambda a, b: a.__isub__(b), lambda a, b: a - b),
     "mul_ gate": (lambda a, b: a.mul_(b.sigmoid_()), lambda a, b: a * b.sigmoid()),
-    "*= gate": (lambda a, b: a.__imul__(b.sigmoid()), lambda a, b: a * b.sigmoid()),
     "div_": (lambda a, b: a.div_(b.abs_().add_(1.0)), lambda a, b: a / (b.abs() + 1.0)),
     "clamp_": (lambda a, b: a.clamp_(-0.5, 0.5), lambda a, b: a.clamp(-0.5, 0.5)),
-    "tanh_": (lambda a, b: a.tanh_(), lambda a, b: a.tanh()),
     "F.elu": (lambda a, b: F.elu(a, 1.0, True), lambda a, b: F.elu(a)),
-    "leaky_relu_": (lambda a, b: F.leaky_relu_(a, 0.3), lambda a, b: F.leaky_relu(a, 0.3)),
     "silu": (lambda a, b: F.silu(a, inplace=True), F.silu),
-    "hardswish": (lambda a, b: F.hardswish(a, True), F.hardswish),
-    "relu6": (lambda a, b: nn.ReLU6(inplace=True)(a), lambda a, b: F.relu6(a)),
     "copy_": (lambda a, b: a.copy_(b), lambda a, b: b * 1.0),
-    "dropout": (lambda a, b: F.dropout(a, 0.5, False, True), lambda a, b: a * 1.0),
     "masked_fill_": (lambda a, b: a.masked_fill_(b < 0, 0.0), lambda a, b: torch.where(b < 0, 0.0, a)),
-    "out=": (lambda a, b: torch.add(a, b, out=torch.empty(a.shape, dtype=a.dtype)), lambda a, b: a + b),
     "out= resized": (lambda a, b: torch.add(a, b, out=torch.empty(0, dtype=a.dtype)), lambda a, b: a + b),
-    "squeeze_": (lambda a, b: a.unsqueeze_(0).squeeze_(0), lambda a, b: a * 1.0),
     "transpose_": (lambda a, b: a.transpose_(1, 2), lambda a, b: a.transpose(1, 2)),
     "detach_": (lambda a, b: (a * 1.0).detach_(), lambda a, b: a * 1.0),
 }
@@ -397,8 +364,6 @@ def deep():
     [
         lambda x: x.to(memory_format=torch.channels_last),
         lambda x: x.transpose(2, 3).contiguous().transpose(2, 3),
-        lambda x: torch.stack([x, x], -1)[..., 0],
-        lambda x: x.flip(0).flip(0),
         lambda x: x.clone().requires_grad_(),
         lambda x: nn.Parameter(x.clone()),
     ],
@@ -412,17 +377,12 @@ def test_the_layout_of_the_input_does_not_matter(lay):
 def test_the_gradient_mode_around_does_not_matter():
     net, x = deep(), picture()
     expected = mwp(net, x, 1, layer="tap", contrastive=True)
-    with torch.no_grad():
-        assert torch.equal(mwp(net, x, 1, layer="tap", contrastive=True), expected)
-    with torch.enable_grad():
-        assert torch.equal(mwp(net, x, 1, layer="tap", contrastive=True), expected)
-    with torch.inference_mode():
-        assert torch.equal(mwp(net, x, 1, layer="tap", contrastive=True), expected)
-        made_there = x.clone()
+    for mode in (torch.no_grad(), torch.enable_grad(), torch.inference_mode()):
+        with mode:
+            assert torch.equal(mwp(net, x, 1, layer="tap", contrastive=True), expected)
+            made_there = x.clone()
     assert made_there.is_inference()
     assert torch.equal(mwp(net, made_there, 1, layer="tap", contrastive=True), expected)
-    net.requires_grad_(requires_grad=False)
-    assert torch.equal(mwp(net, x, 1, layer="tap", contrastive=True), expected)
     assert not expected.requires_grad
 
 
@@ -462,24 +422,6 @@ def test_outputs_inside_dicts_and_tuples():
     expected = mwp(deep(), x, 1, layer="tap")
     for wrap in (lambda y: {"out": y, "aux": None}, lambda y: (y, y * 2), lambda y: [y]):
         torch.testing.assert_close(mwp(Wrapped(wrap), x, 1, layer="net.tap"), expected)
-
-
-def test_training_and_evaluation_mixed():
-    """Dropped units cannot win; norms in training mode use the batch; both only where the module says so."""
-    net = nn.Sequential(nn.Identity(), nn.Linear(20, 30), nn.ReLU(), nn.Dropout(0.5), nn.Linear(30, 2)).double()
-    randomise(net)
-    x = torch.rand(3, 20, dtype=torch.float64)
-    net.eval()
-    full = mwp(net, x, 0, layer="2")
-    net[3].train()
-    torch.manual_seed(5)
-    dropped = mwp(net, x, 0, layer="2")
-    torch.manual_seed(5)
-    kept = F.dropout(torch.ones(3, 30, dtype=torch.float64), 0.5, training=True) > 0
-    assert (dropped[~kept] == 0).all()
-    assert (full[~kept] > 0).any()
-    expected = full * kept
-    torch.testing.assert_close(dropped, expected / expected.sum(1, keepdim=True))
 
 
 def test_dropped_units_cannot_win_even_when_something_is_made_of_their_zeros():

@@ -280,41 +280,18 @@ TWINS = {  # odd, and a plain twin
         )
         for read in ("whole", "another view")
     },
-    "clamp(min=y)": (lambda _, h: h.clamp(min=h.flip(1)), lambda _, h: torch.maximum(h, h.flip(1))),
-    "clamp(max=y)": (lambda _, h: h.clamp(max=h.flip(1)), lambda _, h: torch.minimum(h, h.flip(1))),
-    "clamp(y, y)": (
-        lambda _, h: h.clamp(h.flip(1), h * 2),
-        lambda _, h: torch.minimum(torch.maximum(h, h.flip(1)), h * 2),
-    ),
-    "clamp_min(y)": (lambda _, h: h.clamp_min(h.flip(1)), lambda _, h: torch.maximum(h, h.flip(1))),
-    "clamp_max(y)": (lambda _, h: torch.clamp_max(h, h.flip(1)), lambda _, h: torch.minimum(h, h.flip(1))),
-    "clamp_(min=y)": (lambda _, h: h.clone().clamp_(min=h.flip(1)), lambda _, h: torch.maximum(h, h.flip(1))),
     "constant.clamp(min=y)": (lambda _, h: CONSTANT.clamp(min=h), lambda _, h: torch.maximum(h, CONSTANT)),
     "rsub(alpha=-1)": (lambda _, h: torch.rsub(h, 2.0, alpha=-1), lambda _, h: h + 2.0),
-    "rsub(alpha=3)": (lambda _, h: torch.rsub(h, CONSTANT, alpha=3), lambda _, h: CONSTANT - 3 * h),
-    "rsub of two": (lambda _, h: torch.rsub(h, h.flip(1), alpha=2), lambda _, h: h.flip(1) - 2 * h),
     "complex abs": (lambda _, h: torch.view_as_complex(pairs(h)).abs().view(1, 1, 4, 4), lambda _, h: magnitude(h)),
     "avg_pool2d(divisor_override=-1)": (
         lambda _, h: F.avg_pool2d(h, 2, divisor_override=-1),
         lambda _, h: -F.avg_pool2d(h, 2, divisor_override=1),
     ),
-    "linear(constant, y)": (
-        lambda _, h: F.linear(torch.eye(4, dtype=h.dtype) + 1, h[0, 0])[None, None],
-        lambda _, h: ((torch.eye(4, dtype=h.dtype) + 1) @ h[0, 0].T)[None, None],
-    ),
-    "conv2d(constant, y)": (lambda _, h: F.conv2d(wide(), h, padding=3), lambda _, h: correlated(h)),
     "linear(h, W, bias=y)": (
         lambda s, h: F.linear(h, matrix(), h.mean((0, 1, 2))),
         lambda s, h: F.linear(h, matrix()) + h.mean((0, 1, 2)).expand(h.shape),
     ),
-    "conv2d(h, W, bias=y)": (
-        lambda _, h: F.conv2d(h, matrix()[:2, :2, None, None], h.mean((0, 2, 3))),
-        lambda _, h: F.conv2d(h, matrix()[:2, :2, None, None]) + h.mean((0, 2, 3)).view(2, 1, 1).expand(h.shape),
-    ),
     "pow(constant, y)": (lambda _, h: torch.pow(CONSTANT, h), lambda _, h: (h * CONSTANT.log()).exp()),
-    "pow(2.0, y)": (lambda _, h: torch.pow(2.0, h), lambda _, h: (h * np.log(2.0)).exp()),
-    "2.0 ** y": (lambda _, h: 2.0**h, lambda _, h: (h * np.log(2.0)).exp()),
-    # A norm by the image's own statistics makes something of zeros, of which no baseline is known.
     "relu6, instance_norm": (
         lambda _, h: F.instance_norm(F.relu6(h - 0.5)),
         lambda _, h: F.instance_norm(F.relu(h - 0.5)),
@@ -327,24 +304,11 @@ TWINS = {  # odd, and a plain twin
         lambda _, h: torch.addcmul(h, CONSTANT, h.flip(1), value=0.5),
         lambda _, h: h + 0.5 * (CONSTANT * h.flip(1)),
     ),
-    "addcmul_ to a constant": (
-        lambda _, h: CONSTANT.clone().addcmul_(h, CONSTANT),
-        lambda _, h: CONSTANT + h * CONSTANT,
-    ),
     "addmm of activations": (
         lambda _, h: torch.addmm(h[0, 0], h[0, 1], matrix(), beta=2, alpha=-1)[None, None],
         lambda _, h: (h[0, 1] @ matrix() * -1 + h[0, 0] * 2)[None, None],
     ),
-    "rdiv": (lambda _, h: 2.0 / (h + 1), lambda _, h: torch.div(torch.full_like(h, 2.0), h + 1)),
     "nn.Buffer": (lambda _, h: nn.Buffer(h), lambda _, h: h),
-    "where, broadcast": (
-        lambda _, h: torch.where(h < 0.5, h.amax(), h),
-        lambda _, h: torch.where(h < 0.5, h.amax().expand(h.shape), h),
-    ),
-    "maximum, broadcast": (
-        lambda _, h: torch.maximum(h, h.mean()),
-        lambda _, h: torch.maximum(h, h.mean().expand(h.shape)),
-    ),
     "tanh copied": (lambda _, h: torch.zeros_like(h).copy_(torch.tanh(h)), lambda _, h: torch.tanh(h)),
     "tanh written": (
         lambda _, h: fresh(h, lambda target, h: target.__setitem__((slice(None), slice(0, 1)), torch.tanh(h[:, :1]))),
@@ -371,16 +335,6 @@ def matrix():
     return torch.linspace(-1, 2, 16, dtype=torch.float64).view(4, 4)
 
 
-def wide():
-    return torch.linspace(-1, 2, 32, dtype=torch.float64).view(1, 2, 4, 4)
-
-
-def correlated(h):
-    """The convolution of a constant with an activation, as a matrix product."""
-    columns = F.unfold(wide(), 4, padding=3)[0]
-    return (h.flatten(1) @ columns).view(1, 1, 7, 7)
-
-
 def head_of(function):
     """As many outputs of the step as the classifier sees: 32."""
 
@@ -397,20 +351,13 @@ def test_rules_agree_with_their_plain_twins(way, contrastive):
     odd, plain = map(head_of, TWINS[way])
     x = image()
     with torch.no_grad():
-        assert torch.allclose(network(odd, skip=False)(x), network(plain, skip=False)(x), atol=1e-12)
+        output = network(odd, skip=False)(x)
+        assert torch.allclose(output, network(plain, skip=False)(x), atol=1e-12)
+    assert torch.equal(ExcitationPass(network(odd, skip=False), x, ["tap"]).output, output)  # to the last bit
     found = maps(odd, skip=False, contrastive=contrastive)
     expected = maps(plain, skip=False, contrastive=contrastive)
     assert contrastive or expected.abs().sum() > 0.01
     assert torch.allclose(found, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("way", TWINS)
-def test_the_output_stays_that_of_the_network(way):
-    """To the last bit, whatever the step is rewritten as."""
-    net = network(head_of(TWINS[way][0]), skip=True)
-    with torch.no_grad():
-        expected = net(image())
-    assert torch.equal(ExcitationPass(net, image(), ["tap"]).output, expected)
 
 
 def test_a_hidden_write_to_a_slice():

@@ -45,74 +45,40 @@ def through(units, module):
 
 UNCHANGED = {
     "leaky": lambda h: F.leaky_relu(h, 0.2),
-    "leaky in place": lambda h: F.leaky_relu_(h, 0.2),
-    "prelu": lambda h: F.prelu(h, torch.tensor([0.1], dtype=h.dtype)),
     "silu": F.silu,
     "gelu": F.gelu,
-    "gelu tanh": lambda h: F.gelu(h, approximate="tanh"),
-    "mish": F.mish,
-    "hardswish": F.hardswish,
-    "hardswish by hand": lambda h: h * F.relu6(h + 3) / 6,
-    "swish by hand": lambda h: h * torch.sigmoid(h),
-    "swish by method": lambda h: h.sigmoid().mul(h),
     "lrn": lambda h: F.local_response_norm(h, 2),
-    "lrn by hand": lambda h: h / (1 + (h**2).mean(1, keepdim=True)) ** 0.75,
-    "unit length": F.normalize,
-    "over its norm": lambda h: h / h.norm(dim=1, keepdim=True),
-    "dropout": lambda h: F.dropout(h, 0.5, training=False),
     "dropout module": nn.Dropout2d().eval(),
     "softmax": lambda h: h.softmax(1),
-    "log softmax": lambda h: F.log_softmax(h, 1),
-    "square": lambda h: h * h,
-    "power": lambda h: h**3,
-    "abs": torch.abs,
-    "constant multiple": lambda h: 3.0 * h,
-    "identity": nn.Identity(),
 }
 
 
+@pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("name", UNCHANGED)
-def test_functions_that_leave_the_signal_unchanged(name):
-    """Between the tapped layer and two consumers of either sign."""
-    net = Net(lambda net, h: net.conv(UNCHANGED[name](h)), SIZE, conv=conv())
+def test_functions_that_leave_the_signal_unchanged(name, behind):
+    """Below two consumers of either sign; behind a weighted sum its units keep their sign, and who pushed them."""
+    function = UNCHANGED[name]
+    net = Net(lambda net, h: net.b(function(net.a(h) if behind else h)), SIZE, a=conv(), b=conv())
     x = picture(signed=True)
 
     def reference(lowest):
-        values = UNCHANGED[name](torch.from_numpy(lowest.values.copy()).view(1, *SHAPE))
-        return through(activated(lowest, flat(values)), net.conv)
+        made = through(lowest, net.a) if behind else lowest
+        values = function(torch.from_numpy(made.values.copy()).view(1, *SHAPE))
+        return through(activated(made, flat(values)), net.b)
 
     agree(net, x, reference)
 
 
-@pytest.mark.parametrize("name", ["leaky", "silu", "gelu", "hardswish", "lrn", "softmax"])
-def test_signed_units_below_such_a_function(name):
-    """The unit below them keeps its sign, and with it who pushed it."""
-    net = Net(lambda net, h: net.b(UNCHANGED[name](net.a(h))), SIZE, a=conv(), b=conv())
-
-    def reference(lowest):
-        made = through(lowest, net.a)
-        values = UNCHANGED[name](torch.from_numpy(made.values.copy()).view(1, *SHAPE))
-        return through(activated(made, flat(values)), net.b)
-
-    agree(net, picture(signed=True), reference)
-
-
 RELUS = {
-    "functional": F.relu,
     "in place": lambda h: F.relu(h, inplace=True),
-    "torch": torch.relu,
     "torch in place": torch.relu_,
     "method": lambda h: h.relu(),
-    "method in place": lambda h: h.relu_(),
-    "module": nn.ReLU(),
     "clamp": lambda h: h.clamp(min=0),
-    "clamp_min_": lambda h: h.clamp_min_(0),
     "threshold": lambda h: F.threshold(h, 0.0, 0.0),
     "maximum": lambda h: torch.maximum(h, torch.zeros(())),
     "where": lambda h: torch.where(h > 0, h, torch.zeros((), dtype=h.dtype)),
     "masked": lambda h: h.masked_fill(h < 0, 0.0),
     "relu6": lambda h: F.relu6(h / 100) * 100,
-    "names": lambda h: F.relu(input=h, inplace=True),
 }
 
 
@@ -128,64 +94,6 @@ def test_every_spelling_of_relu(name):
 
 
 INDEX = np.arange(SIZE).reshape(SHAPE)
-COPIES = {
-    "flatten": (lambda h: h.flatten(1), INDEX),
-    "reshape": (lambda h: h.reshape(len(h), 4, 8), INDEX),
-    "unflatten": (lambda h: h.flatten(1).unflatten(1, (4, 8)), INDEX),
-    "permute": (lambda h: h.permute(0, 2, 3, 1), INDEX.transpose(1, 2, 0)),
-    "transpose": (lambda h: h.transpose(1, 3).contiguous(), INDEX.transpose(2, 1, 0)),
-    "movedim": (lambda h: h.movedim(1, 3), INDEX.transpose(1, 2, 0)),
-    "flip": (lambda h: h.flip(3), INDEX[:, :, ::-1]),
-    "roll": (lambda h: h.roll(1, 2), np.roll(INDEX, 1, 1)),
-    "slice": (lambda h: h[:, 1:, :2, ::2], INDEX[1:, :2, ::2]),
-    "select": (lambda h: h.select(2, 1), INDEX[:, 1]),
-    "narrow": (lambda h: h.narrow(3, 1, 2), INDEX[:, :, 1:3]),
-    "index": (lambda h: h[:, [1, 0, 1]], INDEX[[1, 0, 1]]),
-    "index_select": (lambda h: h.index_select(2, torch.tensor([3, 3, 0])), INDEX[:, [3, 3, 0]]),
-    "gather": (lambda h: h.gather(3, torch.full((len(h), 2, 4, 2), 2)), INDEX[:, :, [2, 2]]),
-    "chunk": (lambda h: h.chunk(2, 2)[1], INDEX[:, 2:]),
-    "split": (lambda h: h.split([1, 3], 3)[1], INDEX[:, :, 1:]),
-    "split by name": (lambda h: torch.split(tensor=h, split_size_or_sections=3, dim=2)[1], INDEX[:, 3:]),
-    "split from behind": (lambda h: torch.split(h, 3, -1)[0], INDEX[:, :, :3]),
-    "chunk by name": (lambda h: torch.chunk(input=h, chunks=2, dim=-1)[1], INDEX[:, :, 2:]),
-    "unbind": (lambda h: h.unbind(1)[1], INDEX[1]),
-    "unbind from behind": (lambda h: torch.unbind(h, dim=-1)[2], INDEX[:, :, 2]),
-    "unpacked": (lambda h: torch.stack(list(h.transpose(0, 1)), 1), INDEX),
-    "tensor_split": (lambda h: h.tensor_split((1, 3), dim=2)[1], INDEX[:, 1:3]),
-    "stack": (lambda h: torch.stack([h[:, 1], h[:, 0], h[:, 1]], 1), INDEX[[1, 0, 1]]),
-    "cat": (lambda h: torch.cat([h, h[:, :1]], 1), INDEX[[0, 1, 0]]),
-    "repeat": (lambda h: h.repeat(1, 2, 1, 1), INDEX[[0, 1, 0, 1]]),
-    "expand": (lambda h: h[:, :1].expand(-1, 3, -1, -1), INDEX[[0, 0, 0]]),
-    "repeat_interleave": (lambda h: h.repeat_interleave(2, 2), INDEX.repeat(2, 1)),
-    "pixel_shuffle": (lambda h: F.pixel_shuffle(h.repeat(1, 2, 1, 1), 2), None),
-    "pixel_unshuffle": (lambda h: F.pixel_unshuffle(h, 2), None),
-    "channel_shuffle": (lambda h: F.channel_shuffle(h.repeat(1, 2, 1, 1), 2), None),
-    "unfold": (lambda h: F.unfold(h, 2), None),
-    "windows": (lambda h: h.unfold(2, 2, 1), None),
-    "reflect": (lambda h: F.pad(h, (1, 2, 0, 1), mode="reflect"), None),
-    "replicate": (lambda h: F.pad(h, (1, 2, 0, 1), mode="replicate"), None),
-    "circular": (lambda h: F.pad(h, (1, 2, 0, 1), mode="circular"), None),
-    "nearest": (lambda h: F.interpolate(h, scale_factor=1.5), None),
-    "upsample": (nn.Upsample(scale_factor=2), None),
-    "squeeze": (lambda h: h[:, :1].squeeze(1).unsqueeze(2), INDEX[:1]),
-    "dropout": (nn.Dropout(0.9).eval(), INDEX),
-    "detach": (lambda h: h.detach(), INDEX),
-    "data": (lambda h: h.data, INDEX),
-    "clone": (lambda h: h.clone(), INDEX),
-    "to": (lambda h: h.to(torch.float64), INDEX),
-    "masked_select": (lambda h: h[:, :, torch.eye(4, dtype=torch.bool)], INDEX[:, np.eye(4, dtype=bool)]),
-}
-
-
-@pytest.mark.parametrize("name", COPIES)
-def test_copies_are_like_error_backpropagation(name):
-    function, index = COPIES[name]
-    if index is None:  # let the operation itself copy the indices
-        index = function(torch.from_numpy(INDEX)[None].double()).numpy().astype(int)
-    net = Net(lambda net, h: function(F.relu(net.conv(h))), index.size, conv=conv())
-    agree(net, picture(2), lambda lowest: picked(relu(through(lowest, net.conv)), index))
-
-
 POOLS = [nn.MaxPool2d(2), nn.MaxPool2d(3, 1, 1), nn.MaxPool2d(2, 2, ceil_mode=True), nn.MaxPool2d(2, 1, dilation=2)]
 
 
@@ -202,34 +110,11 @@ def test_max_pooling_has_one_child(number, signed):
     agree(net, picture(3, signed=signed), reference)
 
 
-@pytest.mark.parametrize(
-    "pool",
-    [
-        lambda h: h.amax((2, 3)),
-        lambda h: h.flatten(2).max(2).values,
-        lambda h: F.adaptive_max_pool2d(h, 1),
-        lambda h: F.max_pool2d(h, 4),
-        lambda h: F.max_pool1d(h.flatten(2), 16),
-        lambda h: F.max_pool3d(h[:, :, None], (1, 4, 4)),
-        lambda h: h.flatten(2).topk(1, 2).values,
-        lambda h: h.flatten(2).sort(2, descending=True).values[:, :, 0],
-    ],
-)
-def test_global_maximum_in_any_spelling(pool):
-    net = Net(lambda net, h: pool(F.relu(net.conv(h))), 2, conv=conv())
-
-    def reference(lowest):
-        units = relu(through(lowest, net.conv))
-        return picked(units, INDEX.reshape(2, 16)[[0, 1], units.values.reshape(2, 16).argmax(1)])
-
-    agree(net, picture(4), reference)
-
-
 # --- sums -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rectified", [False, True])
-@pytest.mark.parametrize("spelling", ["+", "+=", "add_", "torch.add", "alpha", "-", "rsub", "sum", "stack", "einsum"])
+@pytest.mark.parametrize("spelling", ["+", "+=", "alpha", "-", "stack"])
 def test_sums_share_by_what_each_term_added(spelling, rectified):
     def body(net, h):
         left, right = net.a(h), net.b(h)
@@ -238,7 +123,7 @@ def test_sums_share_by_what_each_term_added(spelling, rectified):
         return SUMS[spelling](left, right)
 
     net = Net(body, SIZE, a=conv(), b=conv())
-    factor = {"alpha": 0.5, "-": -1.0, "rsub": -1.0}.get(spelling, 1.0)
+    factor = {"alpha": 0.5, "-": -1.0}.get(spelling, 1.0)
 
     def reference(lowest):
         left, right = through(lowest, net.a), through(lowest, net.b)
@@ -257,14 +142,9 @@ def _added(left, right):
 SUMS = {
     "+": lambda a, b: a + b,
     "+=": _added,
-    "add_": lambda a, b: a.add_(b),
-    "torch.add": torch.add,
     "alpha": lambda a, b: torch.add(a, b, alpha=0.5),
     "-": lambda a, b: a - b,
-    "rsub": torch.sub,
-    "sum": lambda a, b: sum([a, b]),
     "stack": lambda a, b: torch.stack([a, b]).sum(0),
-    "einsum": lambda a, b: torch.add(input=a, other=b),
 }
 
 
@@ -272,14 +152,8 @@ SUMS = {
     "add",
     [
         lambda h: h + 5.0,
-        lambda h: 5.0 + h,
         lambda h: h + torch.full((2, 1, 1), 5.0, dtype=torch.float64),
-        lambda h: torch.full((2, 4, 4), 5.0, dtype=torch.float64) + h,
-        lambda h: h + torch.full_like(h, 5.0),
-        lambda h: h + torch.ones_like(h) * 5.0,
         lambda h: h + h.new_full((2, 4, 4), 5.0),
-        lambda h: h + 5.0 * h.new_ones(2, 1, 1),
-        lambda h: h.add(5.0),
         lambda h: h - torch.full_like(h, -5.0),
     ],
 )
@@ -298,14 +172,11 @@ def test_a_constant_term_takes_nothing(add):
 
 GATES = {
     "same shape": lambda net, h: h * torch.sigmoid(net.g(h)),
-    "same shape, gate first": lambda net, h: torch.sigmoid(net.g(h)) * h,
     "in place": lambda net, h: h.clone().mul_(torch.sigmoid(net.g(h))),
-    "spatial": lambda net, h: h * torch.sigmoid(net.g(h).mean(1, keepdim=True)),
     "softmax over places": lambda net, h: h * net.g(h).flatten(2).softmax(2).view_as(h),
     "broadcast without a squashing": lambda net, h: h * net.g(h).mean((2, 3), keepdim=True),
     "division": lambda net, h: h / (1 + net.g(h).abs()),
     "over its sum": lambda net, h: h / (h.sum(1, keepdim=True) + 1),
-    "expanded": lambda net, h: h * torch.sigmoid(net.g(h).mean((2, 3), keepdim=True)).expand_as(h),
 }
 
 

@@ -26,13 +26,9 @@ CUT = 4.0  # standard deviations after which the Gaussian is cut off
 
 
 class Passes(Protocol):
-    """The forward passes of a batch of images: an `excite.Session`.
+    """The forward passes of a batch of images: an `excite.Session`."""
 
-    Attributes:
-        inputs: the preprocessed images at each scale.
-    """
-
-    inputs: Mapping[float, Tensor]
+    inputs: Mapping[float, Tensor]  # the preprocessed images at each scale
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop."""
@@ -69,47 +65,23 @@ class Method:
 
 
 def blurred(maps: Tensor, amount: float = BLUR) -> Tensor:
-    """A Gaussian blur of sigma ``amount`` times the longer side; at the borders the maps are mirrored.
+    """A Gaussian blur of sigma ``amount`` times the longer side; at the borders the maps are mirrored."""
+    from scipy import ndimage  # not needed by most methods
 
-    Example:
-        >>> blurred(torch.ones(1, 5, 7)).allclose(torch.ones(1, 5, 7))
-        True
-    """
     sigma = amount * max(maps.shape[-2:])
-    down, across = (_gaussian(side, sigma).to(maps) for side in maps.shape[-2:])
-    return down @ maps @ across.T
-
-
-def _gaussian(side: int, sigma: float) -> Tensor:
-    """The matrix [side, side] that blurs one dimension: each row a Gaussian, folded back where it leaves the map."""
-    reach = math.ceil(CUT * sigma)
-    offsets = torch.arange(-reach, reach + 1)
-    weights = torch.exp(-0.5 * (offsets.double() / sigma).square())
-    places = (torch.arange(side)[:, None] + offsets) % (2 * side)
-    places = torch.minimum(places, 2 * side - 1 - places)
-    return torch.zeros(side, side, dtype=torch.float64).scatter_add_(
-        1, places, (weights / weights.sum()).expand(side, -1)
-    )
+    values, radius = maps.detach().double().cpu().numpy(), math.ceil(CUT * sigma)
+    smooth = ndimage.gaussian_filter(values, sigma, mode="reflect", radius=radius, axes=(-2, -1))
+    return torch.from_numpy(smooth).to(maps)
 
 
 def normalised(maps: Tensor) -> Tensor:
-    """Each map over the sum of its absolute values (L1); an empty map stays empty.
-
-    Example:
-        >>> normalised(torch.tensor([[[1.0, -3.0]]]))
-        tensor([[[ 0.2500, -0.7500]]])
-    """
+    """Each map over the sum of its absolute values (L1); an empty map stays empty."""
     total = maps.abs().double().sum((-2, -1), keepdim=True)  # of gradients, which may be near the largest float
     return torch.where(total == 0, 0, maps / total).to(maps.dtype)
 
 
 def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
-    """Maps [..., h, w] at another size, bicubic, without the negative values that this interpolation makes.
-
-    Example:
-        >>> resized(torch.ones(1, 2, 2), (4, 6)).shape
-        torch.Size([1, 4, 6])
-    """
+    """Maps [..., h, w] at another size, bicubic, without the negative values that this interpolation makes."""
     if maps.shape[-2:] == tuple(size):
         return maps
     flat = maps.flatten(0, -3)[:, None]
@@ -122,10 +94,6 @@ def largest_region(maps: Tensor) -> Tensor:
 
     Positions that touch, also by a corner, are one region. Each position begins with its own number and takes the
     highest number around it, until nothing changes.
-
-    Example:
-        >>> largest_region(torch.tensor([[[4.0, 4.0, 1.0, 5.0]]]))
-        tensor([[[4., 4., 0., 0.]]])
     """
     strong = maps > maps.mean((-2, -1), keepdim=True)
     places = maps.shape[-2] * maps.shape[-1]

@@ -23,13 +23,11 @@ SAME = 1e-3  # how far, in parts of its largest value, a gradient may be from a 
 
 def _cam(gradients: Gradients, signal: Tensor, layers: Sequence[str]) -> Maps:
     """Each channel with its own weight (Zhou et al. 2016): sum_c w_c A_c."""
-    arrived = gradients.down(signal, layers=layers)
-    for layer, values in arrived.items():
+    maps = {}
+    for layer, values in gradients.down(signal, layers=layers).items():
         _check_weights(layer, values)
-    return {
-        layer: torch.einsum("nc,nchw->nhw", values.sum((2, 3)), gradients.activations[layer])
-        for layer, values in arrived.items()
-    }
+        maps[layer] = torch.einsum("nc,nchw->nhw", values.sum((2, 3)), gradients.activations[layer])
+    return maps
 
 
 def _check_weights(layer: str, gradient: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from excite.methods.base import Maps, Method, Passes, normalised, resized
@@ -20,14 +21,7 @@ def mwp_maps(passes: Passes, units: Units, layers: Sequence[str], scale: float =
     """The marginal winning probability of each position, the sum over its channels. ``options``: of the pass."""
     forward = passes.excitation(scale)
     arrived = forward.down(signals_at(forward.output, units), layers=layers, **options)
-    for layer, probability in arrived.items():
-        arrived[layer] = probability.sum(dim=-3)
-    return arrived
-
-
-def _contrastive(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
-    """MWP minus that of the dual units, subtracted at the classifier's weights (paper, section 3.3)."""
-    return mwp_maps(passes, units, layers, dual=-1.0)
+    return {layer: probability.sum(dim=-3) for layer, probability in arrived.items()}
 
 
 def _no_norm(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
@@ -37,11 +31,7 @@ def _no_norm(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
 
 
 def _post_norm(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
-    """The map and its dual, each passed down without the normaliser, and normalised only when they are subtracted.
-
-    With the normaliser it would hardly differ from c-MWP: a map and its dual then sum to the same, but for what biases
-    took.
-    """
+    """The map and its dual, each passed down without the normaliser, and normalised only when they are subtracted."""
     maps = mwp_maps(passes, units, layers, normalised=False)
     duals = mwp_maps(passes, units, layers, unit=0.0, dual=1.0, normalised=False)
     return {layer: normalised(each) - normalised(duals[layer]) for layer, each in maps.items()}
@@ -66,12 +56,8 @@ def _resized_share(coarse: Tensor, fine: Tensor) -> Tensor:
 
 
 MWP = Method("mwp", "marginal winning probability: everything that excites the concept", mwp_maps)
-C_MWP = Method(
-    "c-mwp",
-    "contrastive MWP: what excites the concept more than its opposite (the default)",
-    _contrastive,
-    plain=MWP,
-)
+_ABOUT = "contrastive MWP: what excites the concept more than its opposite (the default)"
+C_MWP = Method("c-mwp", _ABOUT, partial(mwp_maps, dual=-1.0), plain=MWP)  # the dual: paper, section 3.3
 C_MWP_POST_NORM = Method(
     "c-mwp-post-norm", "ablation: c-mwp normalised only at the end, map and dual apart", _post_norm, plain=MWP
 )
@@ -79,12 +65,12 @@ C_MWP_NO_NORM = Method("c-mwp-no-norm", "ablation: c-mwp never normalised", _no_
 EXCITE = Method(
     "excite",
     "our best: the mean of c-mwp at two scales of the image",
-    lambda passes, units, layers: _two_scales(passes, units, layers, dual=-1.0),
+    partial(_two_scales, dual=-1.0),
     scales=(1.0, LARGER),
     plain=Method(
         "excite-plain",
         "the mean of MWP at two scales of the image",
-        lambda passes, units, layers: _two_scales(passes, units, layers, dual=0.0),
+        partial(_two_scales, dual=0.0),
         scales=(1.0, LARGER),
     ),
 )

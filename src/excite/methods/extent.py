@@ -31,12 +31,7 @@ BACKGROUND = 0.75  # how much being like the background takes away
 
 
 def taps(layer: str) -> tuple[str, ...]:
-    """The layers of a joint layer such as ``layer4.1+layer3``; activations are compared at the last.
-
-    Example:
-        >>> taps("layer4.1+layer3")
-        ('layer4.1', 'layer3')
-    """
+    """The layers of a joint layer such as ``layer4.1+layer3``; activations are compared at the last."""
     return tuple(layer.split(JOINT))
 
 
@@ -46,11 +41,6 @@ def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
     Args:
         activations: [images, channels, h, w].
         evidence: [images, h, w], not negative, in means of the map.
-
-    Example:
-        >>> activations = torch.tensor([[[[1.0, 1.0, 0.0]], [[0.0, 0.2, 1.0]]]])
-        >>> likeness(activations, torch.tensor([[[3.0, 0.0, 0.0]]])).round(decimals=1)
-        tensor([[[1.0000, 0.9000, 0.0000]]])
     """
     directions = functional.normalize(activations.flatten(2), dim=1)
     weights = evidence.flatten(1)[:, None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
@@ -14,31 +15,20 @@ from torch.autograd.graph import get_gradient_edge
 
 from excite.errors import LayerError, SignalError
 from excite.propagation.fast import choose, is_concrete
-from excite.propagation.graph import (
-    Subgraph,
-    carry,
-    check,
-    down,
-    memory_of,
-    nodes_below,
-    outputs_of,
-    rule_of,
-    top_of,
-)
+from excite.propagation.graph import Subgraph, carried, carry, check, down, memory_of, rule_of, top_of
 from excite.propagation.operations import OPERATIONS
-from excite.propagation.provenance import leads_to_tap
+from excite.propagation.provenance import leads_to_tap, nodes_below
 from excite.propagation.rules import Affine
-from excite.propagation.taps import Guard, Start, forward_pass, unread
+from excite.propagation.taps import ForwardPass, Start
 
 if TYPE_CHECKING:
     from excite.propagation.graph import Observer
-
-__all__ = ["ExcitationPass"]
+    from excite.propagation.rules import Rule
 
 AT_ONCE = 2**24  # elements of the largest tensor when several signals are propagated together: 64 MB
 
 
-class ExcitationPass:
+class ExcitationPass(ForwardPass):
     """The forward pass of a network, and the winning probabilities of its layers for any signal over its output.
 
     Attributes:
@@ -66,22 +56,14 @@ class ExcitationPass:
         self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str], *, reuse: bool = True
     ) -> None:
         self._reuse, self._carry = reuse, choose(carry)
-        self._traced, self.readings = forward_pass(module, inputs, layers, OPERATIONS)
-        self.output = self._traced.detach()
-        guard = Guard(module, inputs)
-        guard.check_output(self.output)
-        self.check_maps = guard.check_maps
-        reached = check(self._traced) if leads_to_tap(self._traced) else set()
-        for layer, reading in self.readings.items():
-            if reading.probe not in reached:
-                raise unread(module, inputs, layer, OPERATIONS)
+        super().__init__(module, inputs, layers, OPERATIONS)
         self._top, self._above = top_of(self._traced)
         self._subgraphs: dict[tuple[Any, ...], Subgraph] = {}
 
-    @property
-    def top(self) -> Any:
-        """The node of autograd's graph that made the output."""
-        return self._traced.grad_fn
+    top = ForwardPass.top  # part of the public interface
+
+    def _probes_reached(self) -> set[Tensor]:
+        return check(self._traced) if leads_to_tap(self._traced) else set()
 
     def down(
         self,
@@ -149,11 +131,9 @@ class ExcitationPass:
 
     def _subgraph(self, start: Start, layers: Sequence[str]) -> Subgraph:
         """The nodes between a start and some layers: the same for all signals."""
-        edges = start.edges
-        key = (*layers, *edges)
+        key = (*layers, *start.edges)
         if key not in self._subgraphs:
-            probes = [self.readings[layer].probe for layer in layers]
-            self._subgraphs[key] = Subgraph(edges, probes)
+            self._subgraphs[key] = Subgraph(start.edges, [self.readings[layer].probe for layer in layers])
         return self._subgraphs[key]
 
     @contextmanager
@@ -192,15 +172,13 @@ class ExcitationPass:
         scale = 4096.0 if self.output.dtype == torch.float16 else 1.0  # float16 cannot hold small probabilities
         wanted = list(self.readings) if layers is None else list(layers)
         graph = self._subgraph(start, wanted)
+        run = partial(self._carry, reuse=reuse) if observer is None else partial(carry, observer=observer)
         with torch.inference_mode(mode=False):
             parts = start.split((probabilities * scale).to(self.output.dtype))
             try:
                 for reading in self.readings.values():
                     reading.tap.absorbing = absorbing
-                if observer is None:
-                    shares = self._carry(graph, parts, reuse=reuse)
-                else:
-                    shares = carry(graph, parts, observer=observer)
+                shares = run(graph, parts)
             finally:
                 for reading in self.readings.values():
                     reading.tap.absorbing = False
@@ -247,33 +225,23 @@ class Scaled(NamedTuple):
         return self.values * math.ldexp(1.0, self.exponent - exponent)
 
 
-@torch.no_grad()
 def carry_scaled(graph: Subgraph, signal: Tensor) -> list[Tensor]:
     """As `graph.carry`, for one signal and with values that no float could hold; each probe at a scale of its own."""
-    ((top, top_output),) = graph.starts
-    waiting: dict[Any, dict[int, Scaled]] = {top: {top_output: Scaled.of(signal)}}
-    found: dict[Tensor, Tensor] = {}
-    for node, rule, below in graph.steps:
-        arrived = waiting.pop(node, None)
-        if arrived is None:
-            continue
-        if hasattr(node, "variable"):
-            found[node.variable] = arrived[0].values
-            continue
+
+    def backward(node: Any, rule: Rule | None, arrived: Mapping[int, Scaled], _below: Any) -> list[Scaled | None]:
         exponent = max(each.exponent for each in arrived.values())
         shares = down(node, {output: each.at(exponent)[None] for output, each in arrived.items()}, rule)
-        for k, child, output in below:
-            share = shares[k]
-            if share is not None:
-                mine, at_child = (
-                    Scaled.of(share[0].to(outputs_of(child)[output].dtype), exponent),
-                    waiting.setdefault(child, {}),
-                )
-                if output in at_child:
-                    common = max(mine.exponent, at_child[output].exponent)
-                    mine = Scaled.of(mine.at(common) + at_child[output].at(common), common)
-                at_child[output] = mine
-    return [found.get(probe, torch.zeros_like(probe)) for probe in graph.probes]
+        return [None if share is None else Scaled.of(share[0], exponent) for share in shares]
+
+    def join(before: Scaled | None, share: Scaled, dtype: torch.dtype) -> Scaled:
+        share = Scaled(share.values.to(dtype), share.exponent)
+        if before is None:
+            return share
+        common = max(share.exponent, before.exponent)
+        return Scaled.of(share.at(common) + before.at(common), common)
+
+    found = carried(graph, [Scaled.of(signal)], backward, join)
+    return [found[probe].values if probe in found else torch.zeros_like(probe) for probe in graph.probes]
 
 
 # --- signals: distributions over output units, P(A_0) in the paper -------------------------------------------------
@@ -304,14 +272,7 @@ def prior(output: Tensor, units: Mapping[int, float]) -> Tensor:
 
 
 def signals_at(output: Tensor, units: Units) -> Tensor:
-    """The signals [signals, *output.shape]: for each image a prior over its output units (paper: P(A_0)).
-
-    Example:
-        >>> signals_at(torch.zeros(1, 3), [[{0: 1.0}], [{1: 0.5, 2: 0.5}]])
-        tensor([[[1.0000, 0.0000, 0.0000]],
-        <BLANKLINE>
-                [[0.0000, 0.5000, 0.5000]]])
-    """
+    """The signals [signals, *output.shape]: for each image a prior over its output units (paper: P(A_0))."""
     rows = [prior(output[k : k + 1], weights) for each in units for k, weights in enumerate(each)]
     return torch.cat(rows).view(len(units), *output.shape)
 
@@ -319,26 +280,14 @@ def signals_at(output: Tensor, units: Units) -> Tensor:
 def check_shape(signal: Tensor, output: Tensor) -> None:
     """Refuse a signal that is not of the output's shape."""
     if signal.shape != output.shape:
-        raise SignalError(
-            f"the signal has shape {tuple(signal.shape)} but the output has {tuple(output.shape)}: give "
-            "one number for each output unit"
-        )
+        shapes = f"the signal has shape {tuple(signal.shape)} but the output has {tuple(output.shape)}"
+        raise SignalError(f"{shapes}: give one number for each output unit")
 
 
 def as_signal(signal: Tensor | SupportsIndex | Mapping[int, float], output: Tensor) -> Tensor:
-    """Any form of signal as a tensor with a leading dimension for several signals.
-
-    Args:
-        signal: a class; weights for several classes (their sum is one signal); a tensor of integers with one class
-            for each image; a tensor of floats: one weight for each class, or of the output's shape, or several
-            such in a leading dimension.
-        output: the network's output, [images, classes, ...].
-
-    Returns:
-        [signals, images, classes, ...]. A single signal is one signal.
-    """
+    """Any form of signal, as in `excite.mwp`, as [signals, *output.shape]. A single signal is one signal."""
     if isinstance(signal, SupportsIndex) and not isinstance(signal, Tensor):
-        return prior(output, {index(signal): 1.0})[None]
+        signal = {index(signal): 1.0}
     if isinstance(signal, Mapping):
         return prior(output, signal)[None]
     if not isinstance(signal, Tensor):
@@ -381,22 +330,7 @@ def _confidence(logits: Tensor) -> Tensor:
 
 
 def held_bytes(module: nn.Module, passes: Iterable[Any]) -> int:
-    """The bytes of all tensors that forward passes of a network hold, each memory counted once.
-
-    Without the network's own tensors, and without what is cached of its weights for all images.
-
-    Args:
-        module: the network.
-        passes: each an `ExcitationPass` or `Gradients` of it.
-
-    Example:
-        >>> from excite.propagation import ExcitationPass
-        >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2)).eval()
-        >>> 0 < held_bytes(net, [ExcitationPass(net, torch.ones(1, 2), ["1"])]) < 1000
-        True
-    """
-    from excite.propagation.fast.shortcuts import CACHE
-
+    """The bytes of all tensors that forward passes of a network hold, each memory counted once, without its own."""
     found: list[Tensor] = []
     seen: set[int] = set()
     for each in passes:
@@ -406,9 +340,7 @@ def held_bytes(module: nn.Module, passes: Iterable[Any]) -> int:
             for name in dir(node):
                 if name == "variable" or name.startswith("_saved_"):
                     _collect(getattr(node, name), found, seen)
-    known = {
-        memory_of(each) for each in (*module.parameters(), *module.buffers(), *CACHE.parts()) if not each.is_mkldnn
-    }
+    known = {memory_of(each) for each in (*module.parameters(), *module.buffers()) if not each.is_mkldnn}
     sizes = {memory_of(each): each.untyped_storage().nbytes() for each in found if not each.is_mkldnn}
     return sum(size for memory, size in sizes.items() if memory not in known)
 
@@ -417,14 +349,11 @@ def _collect(value: Any, found: list[Tensor], seen: set[int]) -> None:
     """All tensors that a value refers to through its attributes, lists, dicts and closures."""
     if isinstance(value, Tensor):
         found.append(value)
-        return
-    if value is None or isinstance(value, (str, int, float, bool, type)) or id(value) in seen:
+    if value is None or isinstance(value, (Tensor, str, int, float, bool, type)) or id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, dict):
-        parts: Iterable[Any] = value.values()
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        parts = value
+    if isinstance(value, (dict, list, tuple, set, frozenset)):
+        parts: Iterable[Any] = value.values() if isinstance(value, dict) else value
     elif callable(value) and getattr(value, "__closure__", None):
         parts = [cell.cell_contents for cell in value.__closure__ or ()]
     else:

@@ -21,34 +21,31 @@ linear without weights of its own (sums, pooling, concatenation, dropout) passes
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from excite.errors import LayerError, MethodError, NoRuleError
 from excite.propagation.excitation_pass import check_shape
-from excite.propagation.graph import copies, hidden, node_name, nodes_below, refusal, rule_of
-from excite.propagation.mode import map_tensors
-from excite.propagation.operations import NODES, OPERATIONS, Operation, main_and_gate
-from excite.propagation.provenance import Provenance, is_above_tap, provenance_of, set_provenance
+from excite.propagation.graph import copies, hidden, node_name, refusal, rule_of
+from excite.propagation.operations import NODES, OPERATIONS, Operation, main_and_gate, range_of
+from excite.propagation.provenance import Provenance, is_above_tap, nodes_below, provenance_of, set_provenance
 from excite.propagation.rules import Rule, Shares
-from excite.propagation.taps import Guard, forward_pass, unread
+from excite.propagation.taps import ForwardPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from excite.propagation.mode import Call
 
-__all__ = ["Gradients", "Variant"]
-
 Variant = Literal["grad", "deconv", "guided", "lrp"]
 
 
-class Gradients:
+class Gradients(ForwardPass):
     """The forward pass of a network, and the gradients of its output with respect to its layers, in four variants.
 
     ReLUs are found wherever they are called (``F.relu``, ``x.relu_()``, one module used many times), so the network
@@ -73,26 +70,13 @@ class Gradients:
         torch.Size([1, 1, 4, 4])
     """
 
+    top = ForwardPass.top  # part of the public interface
+
     def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str]) -> None:
         self._switch = Switch()
-        operations = _operations(self._switch)
-        self._traced, readings = forward_pass(module, inputs, layers, operations)
-        self.output = self._traced.detach()
-        guard = Guard(module, inputs)
-        guard.check_output(self.output)
-        self._check_maps = guard.check_maps
-        self.activations = {layer: reading.activation for layer, reading in readings.items()}
-        self._probes = {layer: reading.probe for layer, reading in readings.items()}
-        reached = {getattr(node, "variable", None) for node in nodes_below(self._traced.grad_fn)}
-        for layer, probe in self._probes.items():
-            if probe not in reached:
-                raise unread(module, inputs, layer, operations)
+        super().__init__(module, inputs, layers, _operations(self._switch))
+        self.activations = {layer: reading.activation for layer, reading in self.readings.items()}
         self._checked: set[Variant] = set()
-
-    @property
-    def top(self) -> Any:
-        """The node of autograd's graph that made the output."""
-        return self._traced.grad_fn
 
     def down(
         self, signal: Tensor, variant: Variant = "grad", *, epsilon: float = 1e-9, layers: Sequence[str] | None = None
@@ -116,9 +100,9 @@ class Gradients:
         if variant not in get_args(Variant):
             raise MethodError(f"there is no way down named {variant!r}: use one of {', '.join(get_args(Variant))}")
         if variant not in self._checked:
-            _refuse_unruled(self._traced, variant)
+            _refuse_unruled(self.top, variant)
             self._checked.add(variant)
-        wanted = list(self._probes) if layers is None else list(layers)
+        wanted = list(self.readings) if layers is None else list(layers)
         if not wanted:
             raise LayerError("no layer is read: name at least one")
         self._switch.variant, self._switch.epsilon = variant, epsilon
@@ -126,12 +110,12 @@ class Gradients:
         if variant == "lrp":
             start = torch.where(self.output == 0, 0, start / self.output)
         with torch.inference_mode(mode=False):
-            probes = [self._probes[layer] for layer in wanted]
+            probes = [self.readings[layer].probe for layer in wanted]
             found = torch.autograd.grad(self._traced, probes, start, retain_graph=True, materialize_grads=True)
         arrived = dict(zip(wanted, found, strict=True))
         if variant == "lrp":
             arrived = {layer: self.activations[layer] * each for layer, each in arrived.items()}
-        self._check_maps(arrived.values())
+        self.check_maps(arrived.values())
         return arrived
 
 
@@ -149,52 +133,51 @@ class Switch:
 class Step(Rule):
     """An operation with a small graph of its own: its true gradient, unless a variant differs.
 
-    Args:
-        switch: of the forward pass.
-        call: the operation.
-        children: its inputs above the taps.
-        main: which child takes the relevance; the others (weights made of the image, gates) only scale it.
+    ``main`` is the child that takes the relevance, by its weights; others (weights, gates) only scale.
     """
 
     def __init__(self, switch: Switch, call: Call, children: Sequence[Tensor], main: int | None) -> None:
-        self.switch, self.main = switch, main
-        self.leaves, self.result = _on_leaves(call, children)
-        keep = call.mode.memory.keep
+        self.switch, self.main, keep = switch, main, call.mode.memory.keep
+        leaves = {id(child): child.detach().requires_grad_() for child in children}
+
+        def leaf_of(tensor: Tensor) -> Tensor:
+            leaf = leaves.get(id(tensor))
+            if leaf is None:
+                return tensor.detach() if tensor.requires_grad else tensor
+            return leaf.clone() if call.in_place and tensor is call.subject else leaf  # it may be written to
+
+        args, kwargs = tree_map_only(Tensor, leaf_of, (call.args, call.kwargs))
+        with torch.enable_grad(), call.mode.memory.saving():
+            self.leaves, self.result = list(leaves.values()), call.function(*args, **kwargs)
         self.child, self.response = keep(self.leaves[main or 0]), keep(self.result)
 
     def down(self, *signals: Any) -> Shares:
         """The signals of the children, in the variant of the switch."""
         (signal,) = signals
-        return self.relevance(signal) if self.switch.variant == "lrp" else self.gradient(signal)
+        return self._relevance(signal) if self.switch.variant == "lrp" else self._gradient(signal)
 
-    def gradient(self, signal: Tensor) -> Shares:
-        """The vector-Jacobian product."""
+    def _gradient(self, signal: Tensor) -> Shares:
         signal = signal.contiguous()  # torch's batch norm gives wrong gradients for one image with another order
         return torch.autograd.grad(self.result, self.leaves, signal, retain_graph=True, allow_unused=True)
 
-    def relevance(self, signal: Tensor) -> Shares:
-        """All to the main child, by its weights."""
-        return self.only_main(self.gradient(self._stabilised(signal))[self.main or 0])
-
-    def only_main(self, share: Tensor | None) -> Shares:
-        """That share for the main child, nothing for the others."""
-        return tuple(share if k == self.main else None for k in range(len(self.leaves)))
-
-    def _stabilised(self, signal: Tensor) -> Tensor:
+    def _relevance(self, signal: Tensor) -> Shares:
         """The epsilon takes relevance from units that hardly responded: g y / (y + e sign y)."""
         response = self.response.tensor
         epsilon = torch.full((), self.switch.epsilon, dtype=response.dtype, device=response.device)
-        return signal * (response / (response + torch.copysign(epsilon, response))).nan_to_num(nan=0.0)
+        stable = signal * (response / (response + torch.copysign(epsilon, response))).nan_to_num(nan=0.0)
+        return self._only_main(self._gradient(stable)[self.main or 0])
+
+    def _only_main(self, share: Tensor | None) -> Shares:
+        return tuple(share if k == self.main else None for k in range(len(self.leaves)))
 
 
 class OneToOne(Step):
-    """A unit with one child, which takes its relevance whatever the function."""
+    """A unit with one child, which takes its relevance whatever the function: g y / x, and 0 where x = 0."""
 
-    def relevance(self, signal: Tensor) -> Shares:
-        """R stays the same: g y / x, and 0 where x = 0."""
+    def _relevance(self, signal: Tensor) -> Shares:
         child = self.child.tensor
         relevance = (signal * self.response.tensor).sum_to_size(child.shape)
-        return self.only_main(torch.where(child == 0, 0, relevance / child))
+        return self._only_main(torch.where(child == 0, 0, relevance / child))
 
 
 class Rectifier(OneToOne):
@@ -204,17 +187,16 @@ class Rectifier(OneToOne):
         """The signals of the children, in the variant of the switch."""
         (signal,) = signals
         if self.switch.variant == "deconv":
-            return self.only_main(signal.clamp(min=0))
+            return self._only_main(signal.clamp(min=0))
         return super().down(signal.clamp(min=0) if self.switch.variant == "guided" else signal)
 
 
 class Product(Step):
-    """Two activations that are multiplied, of which one may gate the other."""
+    """Two activations that are multiplied: what is gated takes all; without a gate they are equally needed."""
 
-    def relevance(self, signal: Tensor) -> Shares:
-        """All to what is gated; without a gate the two are equally needed: half to each."""
-        shares = self.gradient(signal if self.main is not None else signal / 2)
-        return shares if self.main is None else self.only_main(shares[self.main])
+    def _relevance(self, signal: Tensor) -> Shares:
+        shares = self._gradient(signal if self.main is not None else signal / 2)
+        return shares if self.main is None else self._only_main(shares[self.main])
 
 
 class NoRelevance(Step):
@@ -223,26 +205,10 @@ class NoRelevance(Step):
     def __init__(self, switch: Switch, call: Call, children: Sequence[Tensor], main: int | None) -> None:
         super().__init__(switch, call, children, main)
         reason = "a product of two activations, none of them weights or a gate"
-        self.message = refusal(call.name, call.mode.module_name(), reason)
+        self.refusal = refusal(call.name, call.mode.module_name(), reason)
 
-    def relevance(self, _signal: Tensor) -> Shares:
-        """Refused."""
-        raise NoRuleError(self.message)
-
-
-def _on_leaves(call: Call, children: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-    """Run a call in a graph of its own that begins at its children; an in-place call gets a copy to write to."""
-    leaves = {id(child): child.detach().requires_grad_() for child in children}
-
-    def leaf_of(tensor: Tensor) -> Tensor:
-        leaf = leaves.get(id(tensor))
-        if leaf is None:
-            return tensor.detach() if tensor.requires_grad else tensor
-        return leaf.clone() if call.in_place and tensor is call.subject else leaf
-
-    args, kwargs = map_tensors(leaf_of, (call.args, call.kwargs))
-    with torch.enable_grad(), call.mode.memory.saving():
-        return list(leaves.values()), call.function(*args, **kwargs)
+    def _relevance(self, _signal: Tensor) -> Shares:
+        raise NoRuleError(self.refusal)
 
 
 # --- which operation follows which rule: the column ``gradient`` of the table ----------------------------------------
@@ -257,10 +223,13 @@ def _operations(switch: Switch) -> dict[str, Operation]:
     }
 
 
+def _above(tensors: Sequence[Any]) -> list[Tensor]:
+    return list({id(tensor): tensor for tensor in tensors if is_above_tap(tensor)}.values())
+
+
 def _step(kind: type[Step], switch: Switch, call: Call, main: Tensor | None) -> Any:
     """Give the response of a call a rule of that kind; ``main`` is the child that takes the relevance."""
-    children = list({id(tensor): tensor for tensor in call.tensors if is_above_tap(tensor)}.values())
-    known = Provenance(gate=call.operation.gate)
+    children, known = _above(call.tensors), Provenance(gate=call.operation.gate)
     if not children:
         return set_provenance(call.response(), known)
     rule = kind(switch, call, children, next((k for k, child in enumerate(children) if child is main), None))
@@ -274,7 +243,7 @@ def _weights(switch: Switch, call: Call) -> Any:
 
 def _product(switch: Switch, call: Call) -> Any:
     """Matrix products: with weights, with a gate (attention over values), or of two activations."""
-    above = list({id(tensor): tensor for tensor in call.tensors if is_above_tap(tensor)}.values())
+    above = _above(call.tensors)
     if len(above) < 2:
         return _step(Step, switch, call, above[0] if above else None)
     ranks = [provenance_of(tensor).gate for tensor in above]
@@ -305,15 +274,11 @@ def _one_to_one(switch: Switch, call: Call) -> Any:
     """Activation functions, norms, softmax; a norm with fixed statistics has weights."""
     if call.name == "batch_norm" and not call.argument(5, "training", default=False):
         return _weights(switch, call)
-    rectifies = call.operation.rectifies == "always" or (call.operation.rectifies == "from 0" and _least(call) == 0)
+    rectifies = call.operation.rectifies == "always"
+    if call.operation.rectifies == "from 0":
+        bounded, _, moved, _ = range_of(call)
+        rectifies = bounded and not moved
     return _step(Rectifier if rectifies else OneToOne, switch, call, call.subject)
-
-
-def _least(call: Call) -> float:
-    """The least value of an increasing function, where its bounds are the same for all units; else NaN."""
-    args, kwargs = call.options
-    least = call.function(call.subject.detach().new_full((1,), -math.inf), *args, **kwargs)
-    return float(least.flatten()[0]) if bool((least == least.flatten()[0]).all()) else math.nan
 
 
 def _maximum(switch: Switch, call: Call) -> Any:
@@ -336,7 +301,7 @@ _HANDLERS: dict[str, Callable[[Switch, Call], Any]] = {
 }
 
 
-def _refuse_unruled(output: Tensor, variant: Variant) -> None:
+def _refuse_unruled(top: Any, variant: Variant) -> None:
     """Refuse a variant that would meet operations without a rule for it. The true gradient needs no rules."""
 
     def below(node: Any) -> list[Any]:
@@ -345,7 +310,7 @@ def _refuse_unruled(output: Tensor, variant: Variant) -> None:
         main = rule.main if variant == "lrp" and isinstance(rule, Step) else None
         return children if main is None else [children[main]]
 
-    for node in [] if variant == "grad" else nodes_below(output.grad_fn, below=below):
+    for node in [] if variant == "grad" else nodes_below(top, below=below):
         name = node_name(node)
         row = NODES.get(name, Operation())
         ruled = copies(node) or row.linear

@@ -1,8 +1,7 @@
 """Autograd's graph of a forward pass: which nodes may be in it, what they save, and the plain top-down pass through it.
 
-The mode sees every torch call made from Python. What it cannot see (TorchScript, custom autograd functions) still
-leaves nodes in autograd's graph. So before any signal is propagated every node on its path is checked: it has one of
-our rules, or it copies values. Anything else would give wrong maps without notice.
+What the mode cannot see (TorchScript, custom autograd functions) still leaves nodes in the graph. So each node on the
+path of a signal is checked: it has one of our rules, or it copies values. Anything else would give wrong maps.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from torch.autograd.function import BackwardCFunction
 from excite.errors import NoRuleError
 from excite.propagation.fast import is_concrete
 from excite.propagation.operations import NODES, Operation
-from excite.propagation.provenance import is_above_tap
+from excite.propagation.provenance import is_above_tap, nodes_below
 from excite.propagation.rules import Affine, Refused, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch.autograd.graph import GradientEdge
 
@@ -36,11 +35,6 @@ if TYPE_CHECKING:
 
     # A node of the graph, the probabilities that arrived at its outputs, and its shares for its inputs.
     Observer = Callable[[Any, Sequence[Tensor], Shares], None]
-
-__all__ = [
-    "WRITING", "CopyOnWrite", "Saved", "Subgraph", "carry", "check", "copies", "down", "has_memory", "hidden", "hide",
-    "is_exchangeable", "memory_of", "name_unruled", "node_name", "nodes_below", "outputs_of", "refusal", "rule_of",
-    "running_module", "top_of", "trust"]  # fmt: skip
 
 _UNLISTED = Operation()
 
@@ -88,34 +82,13 @@ def hide(node: Any, *, unless_plain: bool) -> None:
 
     ``unless_plain``: it may copy values of which nothing is known that would be lost.
     """
-    rules = filter(None, map(rule_of, nodes_below(node, below=_until_rules)))
+
+    def until_rules(node: Any) -> list[Any]:
+        return [] if rule_of(node) is not None else [child for child, _ in node.next_functions]
+
+    rules = filter(None, map(rule_of, nodes_below(node, below=until_rules)))
     if not unless_plain or not all(rule.plain for rule in rules):
         node.metadata["excite hidden"] = hidden(type(node).__name__)
-
-
-def _until_rules(node: Any) -> list[Any]:
-    return [] if rule_of(node) is not None else [child for child, _ in node.next_functions]
-
-
-def nodes_below(
-    start: Any, ends: set[Any] | None = None, below: Callable[[Any], Iterable[Any]] | None = None
-) -> Iterator[Any]:
-    """All nodes below and including ``start``, without ``ends`` and what lies below them.
-
-    ``below`` gives the nodes to visit next after a node; None: all its inputs.
-    """
-    waiting, seen = [start], set(ends or ())
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        yield node
-        if below is not None:
-            waiting.extend(below(node))
-            continue
-        for child, _ in node.next_functions:
-            waiting.append(child)
 
 
 # --- names of operations --------------------------------------------------------------------------------------------
@@ -162,13 +135,13 @@ def check(output: Tensor) -> set[Tensor]:
     """Refuse a graph with a node below ``output`` that has no rule; give the probes that it reaches."""
     reached = set()
     for node in nodes_below(output.grad_fn):
-        rule = rule_of(node)
+        rule, message = rule_of(node), node.metadata.get("excite hidden")
         if isinstance(rule, Refused):
-            raise NoRuleError(rule.message)
-        if rule is None and not copies(node):
-            raise NoRuleError(node.metadata.get("excite") or hidden(type(node).__name__))
-        if "excite hidden" in node.metadata:
-            raise NoRuleError(node.metadata["excite hidden"])
+            message = rule.message
+        elif rule is None and not copies(node):
+            message = node.metadata.get("excite") or hidden(type(node).__name__)
+        if message:
+            raise NoRuleError(message)
         if hasattr(node, "variable"):  # a leaf of autograd's graph
             reached.add(node.variable)
     return reached
@@ -181,32 +154,25 @@ def top_of(output: Tensor) -> tuple[list[Affine], set[Tensor]]:
     """
     top: list[Affine] = []
     probes: set[Tensor] = set()
-    waiting, seen = [output.grad_fn], set()
-    while waiting:
-        node: Any = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+
+    def below(node: Any) -> list[Any]:
         rule = rule_of(node)
         if rule is not None:
             rule.cued = True
         if isinstance(rule, Affine) and rule.weight is not None:
             top.append(rule)
-            continue
+            return []
         if hasattr(node, "variable"):
             probes.add(node.variable)
-        for child, _ in node.next_functions:
-            waiting.append(child)
+        return [child for child, _ in node.next_functions]
+
+    list(nodes_below(output.grad_fn, below=below))
     return top, probes
 
 
 def name_unruled(result: Tensor, call: Call) -> None:
     """Record which call made the nodes that do more than copy, for the error if a signal ever meets them."""
-    origins = set()
-    for tensor in call.tensors:
-        if is_above_tap(tensor):
-            origins.add(tensor.grad_fn)
-    for node in nodes_below(result.grad_fn, origins):
+    for node in nodes_below(result.grad_fn, {tensor.grad_fn for tensor in call.tensors if is_above_tap(tensor)}):
         if call.operation.copies:
             node.metadata["excite copies"] = True
         if not copies(node) and "excite" not in node.metadata:
@@ -227,12 +193,9 @@ def running_module(names: Mapping[int, str]) -> str:
     """The name of the module whose code is running (``names`` by id), read off the stack so that no hook is needed."""
     frame = inspect.currentframe()
     frame = frame and frame.f_back  # a frame that refers to itself would keep alive all that its callers hold
-    while frame is not None:
-        running = id(frame.f_locals.get("self"))
-        if running in names:
-            return names[running]
+    while frame is not None and id(frame.f_locals.get("self")) not in names:
         frame = frame.f_back
-    return ""
+    return "" if frame is None else names[id(frame.f_locals["self"])]
 
 
 def hidden(node: str) -> str:
@@ -262,18 +225,13 @@ class Subgraph:
         wanted, leading = set(self.probes), set()
         self.steps: list[tuple[Any, Rule | None, list[tuple[int, Any, int]]]] = []
         for node in reversed(_top_down(self.starts)):
-            below = []
-            for k, (child, output) in enumerate(node.next_functions):
-                if child in leading:
-                    below.append((k, child, output))
+            below = [(k, child, output) for k, (child, output) in enumerate(node.next_functions) if child in leading]
             if below or getattr(node, "variable", None) in wanted:
                 leading.add(node)
                 self.steps.append((node, rule_of(node), below))
         self.steps.reverse()
-        self.largest = 0
-        for node, _, _ in self.steps if is_concrete() else ():
-            for meta in outputs_of(node):
-                self.largest = max(self.largest, math.prod(meta.shape))
+        nodes = [node for node, _, _ in self.steps] if is_concrete() else []
+        self.largest = max((math.prod(meta.shape) for node in nodes for meta in outputs_of(node)), default=0)
 
 
 def _top_down(starts: Sequence[tuple[Any, int]]) -> list[Any]:
@@ -299,16 +257,16 @@ def _top_down(starts: Sequence[tuple[Any, int]]) -> list[Any]:
 
 
 @torch.no_grad()
-def carry(
-    graph: Subgraph, signals: Sequence[Tensor], *, reuse: bool = True, observer: Observer | None = None
-) -> list[Tensor]:
-    """The top-down pass (Eqn. 1): probabilities [signals, *probe] at each probe, from [signals, *output] at each start.
+def carried(
+    graph: Subgraph, signals: Sequence[Any], backward: Callable[..., Sequence[Any]], join: Callable[..., Any]
+) -> dict[Tensor, Any]:
+    """What arrives at each probe (Eqn. 1), from signals at each start.
 
-    ``observer`` is called for every node. ``reuse``: other signals may follow (`fast` then keeps what they share).
+    ``backward(node, rule, arrived, below)`` gives the shares of a node's inputs, and ``join(before, share, dtype)``
+    sums those of several parents, in the type of the child; ``before`` is None for the first.
     """
-    del reuse
-    waiting: dict[Any, dict[int, Tensor]] = {}
-    found: dict[Tensor, Tensor] = {}
+    waiting: dict[Any, dict[int, Any]] = {}
+    found: dict[Tensor, Any] = {}
     for (node, output), signal in zip(graph.starts, signals, strict=True):
         waiting.setdefault(node, {})[output] = signal
     for node, rule, below in graph.steps:
@@ -316,19 +274,39 @@ def carry(
         if arrived is None:
             continue
         if hasattr(node, "variable"):
-            found[node.variable] = arrived[0].contiguous()
+            found[node.variable] = arrived[0]
             continue
+        shares = backward(node, rule, arrived, below)
+        for k, child, output in below:
+            if shares[k] is not None:
+                at_child = waiting.setdefault(child, {})
+                at_child[output] = join(at_child.get(output), shares[k], outputs_of(child)[output].dtype)
+    return found
+
+
+def carry(
+    graph: Subgraph, signals: Sequence[Tensor], *, reuse: bool = True, observer: Observer | None = None
+) -> list[Tensor]:
+    """The top-down pass: probabilities [signals, *probe] at each probe, from [signals, *output] at each start.
+
+    ``observer`` is called for every node. ``reuse``: other signals may follow (`fast` then keeps what they share).
+    """
+    del reuse
+
+    def backward(node: Any, rule: Rule | None, arrived: Mapping[int, Tensor], _below: Any) -> Shares:
         shares = down(node, arrived, rule)
         if observer is not None:
             observer(node, list(arrived.values()), shares)
-        for k, child, output in below:
-            share = shares[k]
-            if share is not None:  # several parents: their shares are summed, in the type of the child
-                share = share.to(outputs_of(child)[output].dtype)
-                at_child = waiting.setdefault(child, {})
-                at_child[output] = at_child[output] + share if output in at_child else share
-    count = len(signals[0])
-    return [found[probe] if probe in found else probe.new_zeros(count, *probe.shape) for probe in graph.probes]
+        return shares
+
+    def join(before: Tensor | None, share: Tensor, dtype: torch.dtype) -> Tensor:
+        return share.to(dtype) if before is None else before + share.to(dtype)
+
+    found = carried(graph, signals, backward, join)
+    return [
+        found[probe].contiguous() if probe in found else probe.new_zeros(len(signals[0]), *probe.shape)
+        for probe in graph.probes
+    ]
 
 
 def down(node: Any, arrived: Mapping[int, Tensor], rule: Rule | None) -> Shares:
@@ -346,8 +324,7 @@ def down(node: Any, arrived: Mapping[int, Tensor], rule: Rule | None) -> Shares:
             shares = node(*signals)
         except RuntimeError as error:  # hidden code has overwritten what the node saved
             raise NoRuleError(hidden(type(node).__name__)) from error
-        shares = shares if isinstance(shares, tuple) else (shares,)
-        each.append(tuple(map(_fitting, shares, node.next_functions)))
+        each.append(tuple(map(_fitting, shares if isinstance(shares, tuple) else (shares,), node.next_functions)))
     if len(each) == 1:
         return tuple(None if share is None else share[None] for share in each[0])
     return tuple(None if shares[0] is None else torch.stack(shares) for shares in zip(*each, strict=True))
@@ -369,15 +346,10 @@ _OWN_USES = 2  # of memory that one tensor refers to: the tensor's own, and that
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Saved:
-    """A tensor whose content will not change: see `CopyOnWrite`.
-
-    Attributes:
-        tensor: the content.
-        signed_inputs: its parts above and below 0, which `fast` shares between rules.
-    """
+    """A tensor whose content will not change: see `CopyOnWrite`."""
 
     tensor: Tensor
-    signed_inputs: list[tuple[Tensor, int]] | None = None
+    signed_inputs: list[tuple[Tensor, int]] | None = None  # above and below 0, which `fast` shares between rules
 
 
 @dataclass(eq=False)
@@ -393,17 +365,10 @@ class CopyOnWrite:
     def keep(self, tensor: Tensor) -> Saved:
         """The present content of ``tensor``; the same object for the same view of the same memory."""
         here = self._saved.setdefault(memory_of(tensor), [])
-        if is_concrete() and has_memory(tensor):
-            for reference in here:
-                saved = reference()
-                if (
-                    saved is not None
-                    and saved.tensor.data_ptr() == tensor.data_ptr()
-                    and saved.tensor.shape == tensor.shape
-                    and saved.tensor.stride() == tensor.stride()
-                    and saved.tensor.dtype == tensor.dtype
-                ):
-                    return saved
+        for reference in here if is_concrete() and has_memory(tensor) else ():
+            saved = reference()
+            if saved is not None and saved.tensor.is_set_to(tensor) and saved.tensor.dtype == tensor.dtype:
+                return saved
         saved = Saved(tensor.detach())
         here.append(weakref.ref(saved))
         return saved

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    Choice = Callable[[Tensor, list[int]], list[tuple[int, list[int]]]]
-
-__all__ = ["AbsorbingChain", "Walks", "absorbing_chain", "sample_winners", "transition_matrix", "winner_take_all"]
+    Visits = list[tuple[int, list[int]]]  # a unit, and the paths that passed it
+    Choice = Callable[[Tensor, list[int]], Visits]
 
 UNITS = 64  # whose signals are propagated together
 LARGEST = 2**26  # entries of a matrix: half a gigabyte in float64
@@ -64,14 +64,7 @@ class AbsorbingChain:
     output: Tensor
 
     def mwp(self, signal: Tensor | int | Mapping[int, float], layer: str) -> Tensor:
-        """The winning probabilities of a layer: P(A_0) times the fundamental matrix.
-
-        Example:
-            >>> from torch import nn
-            >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
-            >>> absorbing_chain(net, torch.ones(1, 3), ["1"]).mwp(0, "1").shape
-            torch.Size([1, 4])
-        """
+        """The winning probabilities of a layer: P(A_0) times the fundamental matrix."""
         start = as_signal(signal, self.output)[0].flatten().to(self.steps.dtype)
         visits = start @ self.fundamental[self.places[""]]
         values = visits[self.places[layer]] if layer in self.places else visits @ self.ends
@@ -114,6 +107,8 @@ def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Sequence[str]) ->
         >>> chain = absorbing_chain(net, torch.ones(1, 3), ["1", "0"])
         >>> chain.fundamental.shape  # 2 output units and 4 of layer 1; those of layer 0 absorb
         torch.Size([6, 6])
+        >>> chain.mwp(0, "1").shape
+        torch.Size([1, 4])
     """
     excitation = ExcitationPass(module, inputs, layers)
     lowest = layers[-1]
@@ -121,10 +116,8 @@ def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Sequence[str]) ->
     sizes = {"": excitation.output.numel(), **{layer: shapes[layer].numel() for layer in layers[:-1]}}
     transient = sum(sizes.values())
     _check_size(transient, transient + shapes[lowest].numel())
-    places, position = {}, 0
-    for layer, size in sizes.items():
-        places[layer] = slice(position, position + size)
-        position += size
+    ends_at = list(accumulate(sizes.values()))
+    places = {layer: slice(end - size, end) for (layer, size), end in zip(sizes.items(), ends_at, strict=True)}
     rows = []
     for layer, size in sizes.items():
         shape = shapes[layer] if layer else excitation.output.shape
@@ -205,12 +198,11 @@ def sample_winners(
         raise SignalError("winners can only be drawn from a distribution: non-negative and summing to 1")
     generator = torch.Generator().manual_seed(seed)
 
-    def draw(probabilities: Tensor, walks: list[int]) -> list[tuple[int, list[int]]]:
+    def draw(probabilities: Tensor, walks: list[int]) -> Visits:
         children = probabilities.nonzero()[:, 0]
         reached = probabilities[children].cumsum(0)
-        drawn = torch.searchsorted(
-            reached, torch.rand(len(walks), generator=generator, dtype=torch.float64), right=True
-        )
+        chances = torch.rand(len(walks), generator=generator, dtype=torch.float64)
+        drawn = torch.searchsorted(reached, chances, right=True)
         chosen = defaultdict(list)
         for walk, child in zip(walks, drawn.tolist(), strict=True):
             if child < len(children):  # beyond: the probabilities sum to less than 1, and this walk is lost
@@ -218,17 +210,13 @@ def sample_winners(
         return list(chosen.items())
 
     visited = _descend(excitation, draw(start, list(range(count))), draw)
-    visits, paths = {}, {}
-    for layer, reading in excitation.readings.items():
-        shape = reading.probe.shape
-        units: list[tuple[int, ...] | None] = [None] * count
-        visits[layer] = torch.zeros(shape.numel(), dtype=torch.float64)
+    visits = {layer: torch.zeros(each.probe.shape, dtype=torch.float64) for layer, each in excitation.readings.items()}
+    paths: dict[str, list[tuple[int, ...] | None]] = {layer: [None] * count for layer in visits}
+    for layer, counts in visits.items():
         for unit, walks in visited[layer]:
-            visits[layer][unit] += len(walks)
+            counts.view(-1)[unit] += len(walks)
             for walk in walks:
-                units[walk] = _unravel(unit, shape)
-        visits[layer] = visits[layer].view(shape)
-        paths[layer] = units
+                paths[layer][walk] = _unravel(unit, counts.shape)
     return Walks(visits, paths, count)
 
 
@@ -255,7 +243,7 @@ def winner_take_all(
     excitation = ExcitationPass(module, inputs, layers)
     start = as_signal(unit, excitation.output)[0].flatten().double()
 
-    def strongest(probabilities: Tensor, walks: list[int]) -> list[tuple[int, list[int]]]:
+    def strongest(probabilities: Tensor, walks: list[int]) -> Visits:
         most = probabilities.max()
         if most <= 0 or most < 1 - probabilities.sum():  # nobody, or a stronger branch that leads to no layer read
             return []
@@ -263,22 +251,18 @@ def winner_take_all(
         return [(int(winner), walks[:1]) for winner in winners]
 
     visited = _descend(excitation, strongest(start, [0]), strongest)
-    maps = {}
-    for layer, reading in excitation.readings.items():
-        winners = torch.zeros(reading.probe.numel(), dtype=torch.bool)
-        winners[[winner for winner, _ in visited[layer]]] = True
-        maps[layer] = winners.view(reading.probe.shape)
+    maps = {layer: torch.zeros_like(reading.probe, dtype=torch.bool) for layer, reading in excitation.readings.items()}
+    for layer, winners in maps.items():
+        winners.view(-1)[[winner for winner, _ in visited[layer]]] = True
     return maps
 
 
-def _descend(
-    excitation: ExcitationPass, start: list[tuple[int, list[int]]], choose: Choice
-) -> dict[str, list[tuple[int, list[int]]]]:
+def _descend(excitation: ExcitationPass, start: Visits, choose: Choice) -> dict[str, Visits]:
     """Draw paths from output units, choosing among the children at each unit; for each layer which passed where."""
     if excitation.output.shape[0] != 1:
         raise SignalError(f"walks go through one image at a time, but the batch has {excitation.output.shape[0]}")
     layers = {reading.probe: layer for layer, reading in excitation.readings.items()}
-    visited: dict[str, list[tuple[int, list[int]]]] = {layer: [] for layer in layers.values()}
+    visited: dict[str, Visits] = {layer: [] for layer in layers.values()}
     waiting: dict[Any, dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
     (top,) = excitation.start().edges
     for unit, walks in start:

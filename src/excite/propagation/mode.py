@@ -1,8 +1,7 @@
-"""The mode: while it is on, every torch operation on an activation gets its top-down rule.
+"""The mode: while it is on, every torch operation on an activation gets its top-down rule; the model is not changed.
 
-The model is not changed. `RuleMode` sees each torch call; operations with a handler in `operations` get their rule from
-it, all others run as they are, and `graph.check` later refuses those that do more than copy values. A `Call` is one
-such call, with the ways in which a handler can answer it.
+Operations with a handler in `operations` get their rule from it, all others run as they are, and `graph.check` later
+refuses those that do more than copy values. A `Call` is one torch call, with the ways in which a handler can answer it.
 """
 
 from __future__ import annotations
@@ -14,60 +13,23 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from excite.errors import NoRuleError
+from excite.propagation import graph, provenance, taint, writes
 from excite.propagation.fast import choose, constants
-from excite.propagation.graph import (
-    WRITING,
-    CopyOnWrite,
-    inplace_position,
-    is_exchangeable,
-    name_unruled,
-    operation_name,
-    refusal,
-    running_module,
-)
+from excite.propagation.graph import WRITING, inplace_position, operation_name, refusal
 from excite.propagation.operations import Operation
-from excite.propagation.provenance import (
-    UNKNOWN,
-    Neuron,
-    Parts,
-    Provenance,
-    is_above_tap,
-    is_activation,
-    leads_to_tap,
-    provenance_of,
-    set_provenance,
-    tensors_in,
-)
-from excite.propagation.rules import Pass, Refused, Rule, SignRouter, apply, version_of
-from excite.propagation.taint import (
-    Severed,
-    Taint,
-    blame,
-    is_choice,
-    is_ordinary,
-    only_selects,
-    origin_of,
-    refuse,
-    run_unusual,
-    sever,
-)
-from excite.propagation.writes import PLACING, after_write, baseline_of, joined_neuron, of_sources
+from excite.propagation.provenance import UNKNOWN, Neuron, Provenance, is_above_tap, is_activation, provenance_of
+from excite.propagation.rules import Pass, Refused, Rule, SignRouter, apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Call", "RuleMode", "map_tensors", "run_below"]
-
 _SUBJECTS = ("input", "self", "x")  # what torch's functions call their first argument
 # Frequent in-place calls, and the same out of place.
-_OUT_OF_PLACE: dict[Any, Callable[..., Tensor]] = {
-    torch.relu_: torch.relu,
-    Tensor.relu_: torch.relu,
-    Tensor.add_: torch.add,
-    Tensor.__iadd__: torch.add,
-}
+_OUT_OF_PLACE: dict[Any, Callable[..., Tensor]] = dict.fromkeys([torch.relu_, Tensor.relu_], torch.relu)
+_OUT_OF_PLACE.update(dict.fromkeys([Tensor.add_, Tensor.__iadd__], torch.add))
 _LIKE = frozenset("view_as reshape_as expand_as type_as to".split())  # the second tensor only gives a shape or a type
 # Properties of a tensor that have nothing to do with its values.
 _PROPERTIES = frozenset(
@@ -80,15 +42,7 @@ _in_transform = torch._C._functorch.peek_interpreter_stack  # noqa: SLF001 - tor
 
 
 class Call:
-    """One call of a torch function on at least one activation.
-
-    Attributes:
-        subject: the first argument: the activation that the operation acts on.
-        tensors: all tensors among the arguments.
-        in_place: the call overwrites its subject with what the same call out of place would give.
-        writes: it overwrites its subject at all.
-        operation: its row of the table.
-    """
+    """One call of a torch function on at least one activation."""
 
     def __init__(
         self,
@@ -99,13 +53,13 @@ class Call:
         tensors: Sequence[Tensor] | None = None,
     ) -> None:
         self.mode, self.function, self.args, self.kwargs = mode, function, args, kwargs
-        self.tensors = tensors_in((args, kwargs)) if tensors is None else tensors
+        self.tensors = provenance.tensors_in((args, kwargs)) if tensors is None else tensors
         self.name = operation_name(function)
         self.operation = mode.operations.get(self.name, _UNLISTED)
-        self.subject: Tensor = args[0] if args else self.argument(0, *_SUBJECTS)
-        position = inplace_position(function)
+        self.subject: Tensor = args[0] if args else self.argument(0, *_SUBJECTS)  # what the operation acts on
+        position = inplace_position(function)  # in place: its subject gets what the same call out of place would give
         self.in_place = position == 0 or (position is not None and bool(self.argument(position, "inplace")))
-        self.writes = self.in_place or self.name in WRITING
+        self.writes = self.in_place or self.name in WRITING  # it overwrites its subject at all
 
     def argument(self, position: int, *names: str, default: Any = None) -> Any:
         """An argument by its position or by one of its names."""
@@ -126,8 +80,8 @@ class Call:
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> list[Tensor]:
         """The results of the same call with every tensor changed."""
-        args, kwargs = map_tensors(change, (self.args, self.kwargs))
-        return tensors_in(self.function(*args, **kwargs))
+        args, kwargs = tree_map_only(Tensor, change, (self.args, self.kwargs))
+        return provenance.tensors_in(self.function(*args, **kwargs))
 
     @cached_property
     def above_tap(self) -> bool:
@@ -137,16 +91,14 @@ class Call:
     @property
     def chosen(self) -> bool:
         """Whether an activation decides, by an index or a mask, where values go."""
-        return any(
-            not tensor.is_floating_point() and (is_activation(tensor) or origin_of(tensor)) for tensor in self.tensors
-        )
+        deciding = (tensor for tensor in self.tensors if not tensor.is_floating_point())
+        return any(is_activation(tensor) or taint.origin_of(tensor) for tensor in deciding)
 
     @property
     def acts_on_subject(self) -> bool:
         """Whether the subject is the only activation."""
-        return is_activation(self.subject) and not any(
-            is_activation(tensor) and tensor is not self.subject for tensor in self.tensors
-        )
+        others = (tensor for tensor in self.tensors if tensor is not self.subject)
+        return is_activation(self.subject) and not any(map(is_activation, others))
 
     @property
     def out_of_place(self) -> Callable[..., Any]:
@@ -155,21 +107,13 @@ class Call:
         return getattr(Tensor, name[:-1], self.function) if inplace_position(self.function) == 0 else self.function
 
     def response(self) -> Tensor:
-        """The true value, exactly as the network computes it.
-
-        Where a rule will need what an in-place call overwrites, the value is computed out of place; `RuleMode.write`
-        writes it back.
-        """
-        before = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)  # noqa: SLF001 - what no_grad does, without its ten lines of Python a call
-        try:
+        """The true value; out of place, where a rule needs what is overwritten (`RuleMode.write` writes it back)."""
+        with torch.set_grad_enabled(False):
             if self.in_place and (self.above_tap or not is_activation(self.subject)):
                 return self._out_of_place()
             if self.in_place:
                 self.mode.memory.before_writing(self.subject)
             return cast("Tensor", self.function(*self.args, **self.kwargs))
-        finally:
-            torch._C._set_grad_enabled(before)  # noqa: SLF001 - as above
 
     def _out_of_place(self) -> Tensor:
         """What an in-place call would write; on a copy, where torch has no such function out of place."""
@@ -205,7 +149,7 @@ class Call:
         if any(map(is_above_tap, inputs)):
             rule.plain = known.plain
             response = apply(rule, (response,), inputs)
-        return set_provenance(response, known)
+        return provenance.set_provenance(response, known)
 
     def pass_down(self, child: Tensor, known: Provenance = UNKNOWN) -> Tensor:
         """A single child takes the whole probability."""
@@ -224,13 +168,12 @@ class Call:
         ``signed``: the response as its distance from its baseline, where that is not 0.
         """
         if not any(map(is_above_tap, inputs)):
-            return set_provenance(response, replace(known, preactivation=True))
+            return provenance.set_provenance(response, replace(known, preactivation=True))
         node = response.new_zeros(()).expand(response.shape)  # only its place in the graph matters
-        positive, negative, *flipped = apply(
-            rule, (node, node.detach(), node.detach(), node.detach())[: rule.outputs], inputs
-        )
+        outputs = tuple(node.detach() for _ in range(rule.outputs))
+        positive, negative, *flipped = apply(rule, outputs, inputs)
         neuron = Neuron(positive, negative, flipped_rows=rule.flipped_rows(rule, *flipped) if flipped else None)  # type: ignore[attr-defined]  # of `fast`
-        known = Provenance(neuron, known.parts, known.baseline, known.gate)
+        known = Provenance(neuron, known.baseline, known.gate)
         return self.route(neuron, response, response if signed is None else signed, known, own=signed is None)
 
     def route(
@@ -249,8 +192,8 @@ class Call:
         result: Tensor = apply(rule, (response,), (neuron.positive, neuron.negative))
         if not (bounded and own):  # a path that starts at a rectified response starts at the response before
             for start in neuron.starts:
-                start.continue_with(rule, neuron.positive)
-        return set_provenance(result, known)
+                start.final = rule, neuron.positive
+        return provenance.set_provenance(result, known)
 
     def refuse(self, reason: str) -> Any:
         """Run the operation, but let no signal through it."""
@@ -259,27 +202,17 @@ class Call:
 
 
 class RuleMode(TorchFunctionMode):
-    """Gives every operation on an activation its top-down rule; the values stay those of the network.
+    """Gives every operation on an activation its top-down rule; the values stay those of the network."""
 
-    Args:
-        operations: the table.
-        module: the network.
-        taint: what is known of its other tensors.
-    """
-
-    def __init__(self, operations: Mapping[str, Operation], module: nn.Module, taint: Taint) -> None:
+    def __init__(self, operations: Mapping[str, Operation], module: nn.Module, taint: taint.Taint) -> None:
         super().__init__()
-        self.operations, self.module, self.taint, self.memory = operations, module, taint, CopyOnWrite()
+        self.operations, self.module, self.taint, self.memory = operations, module, taint, graph.CopyOnWrite()
         self.below = True  # until the first tap
         self._run_below = choose(run_below)
         self._names: dict[int, str] = {}  # of all modules, by id; only where one is asked for
 
     def __torch_function__(  # noqa: PLR0911 - each return is one kind of call
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         if func in _PROPERTIES:
@@ -297,9 +230,9 @@ class RuleMode(TorchFunctionMode):
                 return answer
         if self.operations.get(name, _UNLISTED).splits and args and not args[0].is_nested:
             return self._split(func, args, kwargs)
-        tensors = tensors_in(args)
+        tensors = provenance.tensors_in(args)
         if kwargs:
-            tensors_in(kwargs, tensors)
+            provenance.tensors_in(kwargs, tensors)
         if name in _LIKE and not is_activation(args[0]):
             tensors = tensors[:1]
         severed, unknown = self.taint.origins(tensors)
@@ -309,11 +242,8 @@ class RuleMode(TorchFunctionMode):
 
     def _run_on_constants(self, call: Call, severed: Sequence[Tensor], unknown: Sequence[Tensor]) -> Any:
         """Run a call on no activation: the origin of its results is that of its arguments."""
-        if call.function in _BACKWARD and (severed or unknown):
-            raise NoRuleError(refusal(call.name, self.module_name(), "the network computes gradients of its own"))
-        grad = True
-        for tensor in call.tensors:
-            grad = grad and not tensor.requires_grad
+        self._check_gradients(call, severed or unknown)
+        grad = not any(tensor.requires_grad for tensor in call.tensors)
         with torch.set_grad_enabled(grad), constants((call.args, call.kwargs)):
             result = call.function(*call.args, **call.kwargs)
         self.taint.constant_call(call, result, severed, unknown)
@@ -321,8 +251,7 @@ class RuleMode(TorchFunctionMode):
 
     def _run_on_activations(self, call: Call, severed: Sequence[Tensor], unknown: Sequence[Tensor]) -> Any:
         """Run a call on at least one activation, with its rule."""
-        if call.function in _BACKWARD:
-            raise NoRuleError(refusal(call.name, self.module_name(), "the network computes gradients of its own"))
+        self._check_gradients(call, call.tensors)
         if call.kwargs.get("out") is not None:
             kwargs = dict(call.kwargs)
             out = kwargs.pop("out")
@@ -333,8 +262,12 @@ class RuleMode(TorchFunctionMode):
         try:
             return self._run_severed(call, severed) if severed else self._run(call)
         except Exception as error:
-            blame(call, error)
+            taint.blame(call, error)
             raise
+
+    def _check_gradients(self, call: Call, dependent: Sequence[Tensor]) -> None:
+        if dependent and call.function in _BACKWARD:
+            raise NoRuleError(refusal(call.name, self.module_name(), "the network computes gradients of its own"))
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run another function with its rule, for an operation that is made of simpler ones."""
@@ -344,11 +277,11 @@ class RuleMode(TorchFunctionMode):
         """Run one call with its rule."""
         if call.writes and self.taint.in_state(call.subject):  # running statistics, or a workspace
             with torch.no_grad():
-                call.function(*map_tensors(Tensor.detach, call.args), **map_tensors(Tensor.detach, call.kwargs))
-            return self.taint.wrote(call.subject, Severed(call.name, self.module_name()))
-        if is_ordinary(call):
+                call.changed(Tensor.detach)
+            return self.taint.wrote(call.subject, taint.Severed(call.name, self.module_name()))
+        if taint.is_ordinary(call):
             return self.run_ruled(call)
-        return run_unusual(call) if call.above_tap else self.run_plainly(call)
+        return taint.run_unusual(call) if call.above_tap else self.run_plainly(call)
 
     def run_ruled(self, call: Call) -> Any:
         """Run a call with the rule of its operation."""
@@ -357,31 +290,33 @@ class RuleMode(TorchFunctionMode):
         result = call.operation.handler(call)
         if not call.in_place:
             return result
-        if result is call.subject:
-            return self.taint.wrote(result, provenance_of(result))
-        return self.write(call.subject, result)
+        known = result is call.subject
+        return self.taint.wrote(result, provenance_of(result)) if known else self.write(call.subject, result)
 
     def _run_severed(self, call: Call, severed: Sequence[Tensor]) -> Any:
         """Run a call in which severed tensors meet activations: refused, where one of these is live."""
-        harmful = [tensor for tensor in severed if not only_selects(call, tensor)]
+        harmful = [tensor for tensor in severed if not taint.only_selects(call, tensor)]
         if not harmful:
             return self._run(call)
         if call.above_tap:
-            result = refuse(call, harmful[0])
+            result = taint.refuse(call, harmful[0])
             return self.write(call.subject, result) if call.in_place else result
-        with torch.no_grad():
-            for tensor in tensors_in(call.subject) if call.writes else ():
-                self.memory.before_writing(tensor)
-            result = call.function(*call.args, **call.kwargs)
+        result = self._run_unrecorded(call)
         self.taint.constant_call(call, result, severed, ())
         return result
+
+    @torch.no_grad()
+    def _run_unrecorded(self, call: Call) -> Any:
+        for tensor in provenance.tensors_in(call.subject) if call.writes else ():
+            self.memory.before_writing(tensor)
+        return call.function(*call.args, **call.kwargs)
 
     def run_plainly(self, call: Call) -> Any:
         """Run an operation without a rule and record what is known of its result."""
         writing = call.name in WRITING
         known = self._written_provenance(call) if call.writes else UNKNOWN
         if call.above_tap:
-            args, kwargs = map_tensors(_without_parameters, (call.args, call.kwargs))
+            args, kwargs = tree_map_only(Tensor, _without_parameters, (call.args, call.kwargs))
             with torch.enable_grad(), self.memory.saving():
                 if writing:
                     self.memory.before_writing(call.subject)
@@ -394,14 +329,11 @@ class RuleMode(TorchFunctionMode):
                 else:
                     result = call.function(*args, **kwargs)
         else:
-            with torch.no_grad():
-                for tensor in tensors_in(call.subject) if call.writes else ():
-                    self.memory.before_writing(tensor)
-                result = call.function(*call.args, **call.kwargs)
-        for tensor in tensors_in(call.subject) if writing or (call.in_place and not call.above_tap) else ():
-            lost = call.above_tap and (call.name == "data=" or not leads_to_tap(tensor))
-            self.taint.wrote(tensor, Severed(call.name, self.module_name()) if lost else known)
-        for position, tensor in enumerate(tensors_in(result)):
+            result = self._run_unrecorded(call)
+        for tensor in provenance.tensors_in(call.subject) if writing or (call.in_place and not call.above_tap) else ():
+            lost = call.above_tap and (call.name == "data=" or not provenance.leads_to_tap(tensor))
+            self.taint.wrote(tensor, taint.Severed(call.name, self.module_name()) if lost else known)
+        for position, tensor in enumerate(provenance.tensors_in(result)):
             self._record(call, position, tensor)
         if call.in_place and call.above_tap and not writing:
             return self.write(call.subject, result)
@@ -410,37 +342,37 @@ class RuleMode(TorchFunctionMode):
     def _record(self, call: Call, position: int, tensor: Tensor) -> None:
         """Record what is known of one result of a call that was run as it is."""
         moved = any(provenance_of(each).baseline is not None for each in call.tensors if is_activation(each))
-        unknown = is_choice(call, tensor) or (moved and call.operation is _UNLISTED)
-        if not leads_to_tap(tensor) if call.above_tap else unknown:
-            sever([tensor], call)
+        unknown = taint.is_choice(call, tensor) or (moved and call.operation is _UNLISTED)
+        if not provenance.leads_to_tap(tensor) if call.above_tap else unknown:
+            taint.sever([tensor], call)
         elif not is_activation(tensor):
             holds_values = tensor.is_floating_point() or tensor.is_complex()
-            set_provenance(tensor, self._inherited(call, position) if holds_values else UNKNOWN)
+            provenance.set_provenance(tensor, self._inherited(call, position) if holds_values else UNKNOWN)
         if call.above_tap:
-            name_unruled(tensor, call)
+            graph.name_unruled(tensor, call)
 
     def module_name(self) -> str:
         """The name of the module whose code is running, read off the stack so that no hook is needed."""
         if not self._names:
             self._names = {id(child): name for name, child in self.module.named_modules()}
-        return running_module(self._names)
+        return graph.running_module(self._names)
 
     def write(self, subject: Tensor, result: Tensor) -> Tensor:
         """Overwrite ``subject``, as the network asked, without changing what rules have saved."""
         if not is_activation(result):
             subject.copy_(result)
-            return self.taint.wrote(subject, origin_of(result) or Severed("out"))
+            return self.taint.wrote(subject, taint.origin_of(result) or taint.Severed("out"))
         known = provenance_of(result)
-        if self.memory.only_saved(subject) and is_exchangeable(subject, result):
+        if self.memory.only_saved(subject) and graph.is_exchangeable(subject, result):
             torch.utils.swap_tensors(subject, result)  # type: ignore[no-untyped-call]  # torch has no type for it
             return self.taint.wrote(subject, known)
         self.memory.before_writing(subject)
         if subject.shape != result.shape and not subject.numel():  # torch gives an empty ``out`` its size
             subject.resize_(result.shape)
-        with torch.set_grad_enabled(leads_to_tap(result)):
+        with torch.set_grad_enabled(provenance.leads_to_tap(result)):
             subject.copy_(result)
-        lost = is_above_tap(result) and not leads_to_tap(subject)
-        return self.taint.wrote(subject, Severed("out", self.module_name()) if lost else known)
+        lost = is_above_tap(result) and not provenance.leads_to_tap(subject)
+        return self.taint.wrote(subject, taint.Severed("out", self.module_name()) if lost else known)
 
     def _split(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Split a tensor one view at a time: autograd forbids in-place writes to views that were made together."""
@@ -465,52 +397,32 @@ class RuleMode(TorchFunctionMode):
         before = provenance_of(call.subject) if is_activation(call.subject) else UNKNOWN
 
         def write(target: Tensor, change: Callable[[Tensor], Tensor]) -> None:
-            (_, *others), kwargs = map_tensors(change, (call.args, call.kwargs))
+            (_, *others), kwargs = tree_map_only(Tensor, change, (call.args, call.kwargs))
             call.function(target, *others, **kwargs)
 
         sources = [each for each in call.tensors if each is not call.subject]
-        return after_write(call.subject, before, sources, write, chosen=call.chosen)
+        return writes.after_write(call.subject, before, sources, write, chosen=call.chosen)
 
     def _inherited(self, call: Call, position: int) -> Provenance:
         """What is known of an output of a copying operation, from what is known of its inputs."""
         moves = call.operation.moves and is_activation(call.subject)
         inputs = [call.subject] if moves else filter(is_activation, call.tensors)
         known = list(map(provenance_of, inputs))
-        neuron, baseline, gate = known[0].made_by() if moves else None, None, known[0].gate
+        neuron, baseline, gate = known[0].neuron if moves else None, None, known[0].gate
         if neuron is not None:
             neuron = neuron.moved(call.on, position)
         for each in known:
             gate = min(gate, each.gate)
             if each.baseline is not None and baseline is None:
-                baseline = call.changed(baseline_of)[position]
-        parts = None
-        if call.name in {"cat", "concat", "concatenate"}:
-            tensors = tuple(call.argument(0, "tensors"))
-            if any(each.neuron is not None or each.parts is not None for each in known):
-                dim = call.argument(1, "dim", "axis", default=0)
-                parts = Parts(tensors, tuple(map(version_of, tensors)), dim)
-        elif call.name in PLACING and not call.chosen:
-            neuron = joined_neuron(known, lambda side: call.changed(of_sources(side))[position])
-        return Provenance(neuron, parts, baseline, gate, preactivation=moves and known[0].preactivation)
+                baseline = call.changed(writes.baseline_of)[position]
+        if call.name in writes.PLACING and not call.chosen:
+            neuron = writes.joined_neuron(known, lambda side: call.changed(writes.of_sources(side))[position])
+        return Provenance(neuron, baseline, gate, preactivation=moves and known[0].preactivation)
 
 
 def run_below(_name: str, _function: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Tensor | None:
     """The result of a call below all taps, where a shortcut knows it; None: the general way. Plain: no shortcut."""
     return None
-
-
-def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """The same nested tuples, lists and dicts with every tensor changed."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, (tuple, list)):
-        items = []
-        for item in value:
-            items.append(map_tensors(change, item))  # noqa: PERF401 - a comprehension would be one more frame for each
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if isinstance(value, dict) and value:
-        return {key: map_tensors(change, item) for key, item in value.items()}
-    return value
 
 
 def _without_parameters(tensor: Tensor) -> Tensor:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-__all__ = ["mwp"]
-
 
 @overload
 def mwp(

@@ -20,7 +20,6 @@ from excite.propagation.fast import choose, constants, geometry, is_concrete, po
 from excite.propagation.provenance import (
     PREACTIVATION,
     UNKNOWN,
-    Neuron,
     Provenance,
     is_above_tap,
     is_activation,
@@ -37,32 +36,18 @@ if TYPE_CHECKING:
     Handler = Callable[[Call], Any]
     Range = tuple[bool, bool, bool, Tensor]
 
-__all__ = ["NODES", "OPERATIONS", "Operation", "main_and_gate"]
-
 
 class Operation(NamedTuple):
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        handler: computes the response and gives it its rule; None: it runs as it is.
-        copies: the nodes that autograd makes for it copy values, so that their gradient is the transition matrix.
-        moves: it copies whatever the values are, so that the neuron behind its input is that behind its output.
-        splits: it gives several views of its input.
-        linear: without weights; the relevance of the epsilon rule passes by the plain gradient.
-        rectifies: deconvolution and guided backpropagation let only positive signals through: always, or where its
-            least value is 0.
-        gate: as in `Provenance`, for its output.
-        gradient: which rule of `gradients` it follows: weights, product, one-to-one ...; "": its plain gradient.
-    """
-
-    handler: Handler | None = None
-    copies: bool = False
-    moves: bool = False
-    splits: bool = False
-    linear: bool = False
-    rectifies: str = ""
-    gate: int = 0
-    gradient: str = ""
+    handler: Handler | None = None  # computes the response and gives it its rule; None: it runs as it is
+    copies: bool = False  # its nodes in autograd's graph copy values, so that their gradient is the transition matrix
+    moves: bool = False  # it copies whatever the values are: the neuron behind its input is that behind its output
+    splits: bool = False  # it gives several views of its input
+    linear: bool = False  # without weights; the relevance of the epsilon rule passes by the plain gradient
+    rectifies: str = ""  # deconv and guided let only positive signals through: always, or where its least value is 0
+    gate: int = 0  # as in `Provenance`, for its output
+    gradient: str = ""  # which rule of `gradients` it follows: weights, product, one-to-one ...; "": its plain gradient
 
 
 # Operations with several children for each unit (Eqns. 4, 5 and 10): weights, pooling, sums.
@@ -136,9 +121,8 @@ def _affine(call: Call, child: Tensor, weight: Tensor | None, function: Callable
     if weight is not None and not is_above_tap(child):  # where only the weights depend on the image they are a gate
         return set_provenance(response, PREACTIVATION)
     known = provenance_of(child) if is_activation(child) else UNKNOWN
-    parameter = weight is not None and call.mode.taint.in_state(weight) and not weight.is_inference()
-    weights, saved = weight if weight is None or parameter else weight.detach(), call.mode.memory.keep(child)
-    rule = choose(Affine)(function, saved, weights, known.baseline, hints._replace(parameter=parameter))
+    weights = None if weight is None else weight.detach()  # their memory, whatever a parameter refers to later
+    rule = choose(Affine)(function, call.mode.memory.keep(child), weights, known.baseline, hints)
     if weight is not None:
         return call.compete(rule, response, [child])
     if known.baseline is None:
@@ -169,9 +153,7 @@ def addition(call: Call) -> Any:
     saved = [call.mode.memory.keep(term) for term in terms]
     rule = Sum(saved, above, unchanged=baseline is None and factor == 1)
     signed = None if baseline is None else response - baseline
-    return call.compete(
-        rule, response, [(left, right)[k] for k in above], signed, Provenance(None, None, baseline, gate)
-    )
+    return call.compete(rule, response, [(left, right)[k] for k in above], signed, Provenance(None, baseline, gate))
 
 
 # Operations with one child for each unit: the probability stays the same (paper: ReLU and LRN layers).
@@ -201,7 +183,7 @@ def bounded_activation(call: Call) -> Any:
     if not call.acts_on_subject:
         return rewrites.between_activations(call)
     with constants():
-        below, above, moved, least = _range(call)
+        below, above, moved, least = range_of(call)
     if not below:  # clamp with a maximum only
         return activation(call)
     response = call.response()
@@ -210,20 +192,18 @@ def bounded_activation(call: Call) -> Any:
     if not call.above_tap:
         return set_provenance(response, known)
     signed = response - least if moved else response
-    neuron = provenance_of(call.subject).made_by()
+    neuron = provenance_of(call.subject).neuron
     if neuron is not None:
         return call.route(neuron, response, signed, known, bounded=True)
     return call.emit(Pass(call.subject.shape, signed > 0), response, [call.subject], known)
 
 
-def _range(call: Call) -> Range:
+def range_of(call: Call) -> Range:
     """Of an increasing function: is it bounded below, and above, is its minimum other than 0, and that minimum."""
     args, kwargs = call.options
-    dtype, device = call.subject.dtype, call.subject.device
-    for option in (*args, *kwargs.values()):
-        if option is not None and not isinstance(option, (bool, int, float, str)):
-            return _limits.__wrapped__(call.out_of_place, args, tuple(kwargs.items()), dtype, device)
-    return _limits(call.out_of_place, args, tuple(kwargs.items()), dtype, device)
+    plain = all(isinstance(option, (bool, int, float, str, type(None))) for option in (*args, *kwargs.values()))
+    limits = _limits if plain else _limits.__wrapped__
+    return limits(call.out_of_place, args, tuple(kwargs.items()), call.subject.dtype, call.subject.device)
 
 
 @cache
@@ -262,28 +242,23 @@ def norm(call: Call) -> Any:
     weight = call.argument(position, "weight")
     if not call.acts_on_subject:
         return call.refuse("its scale, shift or statistics are activations")
-    parameter = call.mode.taint.in_state(weight)
     with constants(weight):
         if weight is None:  # a norm without a scale is no shift either: its input's baseline is lost
             weight = torch.ones(())
         elif call.name not in {"layer_norm", "rms_norm"}:
             weight = weight.detach().reshape(1, -1, *[1] * (call.subject.dim() - 2))
-    return scaled(call, call.subject, weight, parameter=parameter)
+    return scaled(call, call.subject, weight)
 
 
-def scaled(call: Call, child: Tensor, scale: Tensor | float | None, *, parameter: bool = False) -> Tensor:
-    """A constant multiple of ``child`` plus a constant: part of the neuron behind ``child``, where there is one.
-
-    ``parameter``: the factor is the network's own, the same for the next image.
-    """
+def scaled(call: Call, child: Tensor, scale: Tensor | float | None) -> Tensor:
+    """A constant multiple of ``child`` plus a constant: part of the neuron behind ``child``, where there is one."""
     known, response = provenance_of(child), call.response()
     if response.shape == child.shape:
         if known.preactivation:
             return set_provenance(response, Provenance(gate=known.gate, preactivation=True))
-        neuron = known.made_by()
+        neuron = known.neuron
         if neuron is not None:
-            if scale is not None:
-                neuron = choose(Neuron.scaled)(neuron, scale, response, parameter=parameter)
+            neuron = neuron if scale is None else neuron.scaled(scale, response)
             return call.route(neuron, response, response, Provenance(neuron, gate=known.gate), own=True)
     mask = None if scale is None or (isinstance(scale, float) and scale) else torch.as_tensor(scale).detach() != 0
     baseline = _moved_baseline(call, child, known.baseline, response)

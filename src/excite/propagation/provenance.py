@@ -18,46 +18,33 @@ from excite.propagation.fast import constants
 from excite.propagation.rules import Rule, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from excite.propagation.fast.shortcuts import FlippedRows
     from excite.propagation.taps import Start
-
-__all__ = [
-    "BOUNDED", "PREACTIVATION", "UNKNOWN", "Neuron", "Parts", "Provenance", "is_above_tap",
-    "is_activation", "is_copied", "leads_to_tap", "provenance_of", "set_provenance", "tensors_in",
-    "unset_provenance"]  # fmt: skip
 
 _ATTRIBUTE = "_excite_provenance"
 
 
 @dataclass(frozen=True)
 class Neuron:
-    """The weighted sum behind a tensor. A norm, a scale or a shift of its response is part of the same neuron.
+    """The weighted sum behind a tensor. A norm, a scale or a shift of its response is part of the same neuron."""
 
-    Attributes:
-        positive: the input for the probability of units with a positive response; only its node in the graph matters.
-        negative: the same for units with a negative response.
-        polarity: the sign of what the response was multiplied with since; None: 1.
-        starts: of the taps on the response before it was normalised.
-        flipped_rows: two more inputs of an untouched response; only for `fast`.
-    """
+    positive: Tensor  # the input for the probability of units with a positive response; only its node matters
+    negative: Tensor  # the same for units with a negative response
+    polarity: Tensor | None = None  # the sign of what the response was multiplied with since; None: 1
+    starts: tuple[Start, ...] = ()  # of the taps on the response before it was normalised
+    flipped_rows: FlippedRows | None = None  # two more inputs of an untouched response; only for `fast`
 
-    positive: Tensor
-    negative: Tensor
-    polarity: Tensor | None = None
-    starts: tuple[Start, ...] = ()
-    flipped_rows: FlippedRows | None = None
-
-    def scaled(self, scale: Tensor | float, like: Tensor, *, parameter: bool = False) -> Neuron:  # noqa: ARG002 - see `fast`
-        """The same neuron after its response was multiplied with a constant: only the sign of that matters.
-
-        ``parameter``: the constant is the network's own, the same for the next image.
-        """
+    def scaled(self, scale: Tensor | float, like: Tensor) -> Neuron:
+        """The same neuron after its response was multiplied with a constant: only the sign of that matters."""
         with constants((scale, self.polarity)):
             polarity = torch.as_tensor(scale, dtype=like.dtype, device=like.device).detach().sign()
             polarity = polarity if self.polarity is None else polarity * self.polarity
-            return replace(self, polarity=None if bool((polarity == 1).all()) else polarity)
+            if bool((polarity == 1).all()):
+                return replace(self, polarity=None)
+            flipped = None if self.flipped_rows is None else self.flipped_rows.flip(polarity, self.starts)
+            return flipped or replace(self, polarity=polarity, flipped_rows=None)
 
     def moved(self, move: Callable[[Tensor], Any], number: int) -> Neuron:
         """The same neuron after a change of shape, a selection of units, a copy: the output ``number`` of ``move``."""
@@ -70,72 +57,22 @@ class Neuron:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What a tensor was concatenated from: a norm behind it is part of the neurons of its parts (DenseNet).
-
-    Attributes:
-        tensors: the parts.
-        versions: torch's counters of in-place changes at the concatenation.
-        dim: along which they were concatenated.
-    """
-
-    tensors: tuple[Tensor, ...]
-    versions: tuple[int, ...]
-    dim: int
-
-    def joined(self) -> Neuron | None:
-        """The neurons of all parts as one; None if a part was overwritten since.
-
-        A part that is no neuron takes its probability whatever the sign of the response behind it.
-        """
-        positive, negative, polarities = [], [], []
-        starts: list[Start] = []
-        for part, version in zip(self.tensors, self.versions, strict=True):
-            if version_of(part) != version:
-                return None
-            neuron = provenance_of(part).made_by() if is_activation(part) else None
-            positive.append(part if neuron is None else neuron.positive)
-            negative.append(part if neuron is None else neuron.negative)
-            polarities.append(None if neuron is None else neuron.polarity)
-            starts.extend(() if neuron is None else neuron.starts)
-        polarity = None
-        if any(each is not None for each in polarities):
-            both = zip(self.tensors, polarities, strict=True)
-            polarity = torch.cat(
-                [torch.ones_like(part.detach()) if sign is None else sign.expand(part.shape) for part, sign in both],
-                self.dim,
-            )
-        with torch.enable_grad():
-            return Neuron(torch.cat(positive, self.dim), torch.cat(negative, self.dim), polarity, tuple(starts))
-
-
-@dataclass(frozen=True)
 class Provenance:
     """What is known of an activation.
 
-    Attributes:
-        neuron: the weighted sum whose (perhaps normalised) response this is, without an activation function.
-        parts: what it was concatenated from, where a part is such a response.
-        baseline: the value of a unit that nothing excited, where that is not 0: the minimum of its activation function
-            (lambda, Eqn. 5), scaled and shifted as the unit was since.
-        gate: how likely it is a gate in a product of two activations: 2 sigmoid or softmax, 1 bounded otherwise, 0 not.
-        preactivation: below all taps, where no neuron is recorded: it is such a response.
+    The baseline is the value of a unit that nothing excited, where that is not 0: the minimum of its activation
+    function (lambda, Eqn. 5), scaled and shifted as the unit was since.
     """
 
-    neuron: Neuron | None = None
-    parts: Parts | None = None
+    neuron: Neuron | None = None  # whose (perhaps normalised) response this is, without an activation function
     baseline: Tensor | None = None
-    gate: int = 0
-    preactivation: bool = False
+    gate: int = 0  # in a product of two activations: 2 a sigmoid or softmax, 1 bounded otherwise, 0 no gate
+    preactivation: bool = False  # below all taps, where no neuron is recorded: it is such a response
 
     @property
     def plain(self) -> bool:
         """Whether this is an activation with baseline 0 of which nothing else is known."""
-        return self.neuron is None and self.parts is None and self.baseline is None and not self.gate
-
-    def made_by(self) -> Neuron | None:
-        """The neuron that a norm, scale or shift of this tensor is part of."""
-        return self.parts.joined() if self.neuron is None and self.parts is not None else self.neuron
+        return self.neuron is None and self.baseline is None and not self.gate
 
 
 UNKNOWN = Provenance()  # an activation with baseline 0
@@ -173,10 +110,10 @@ def unset_provenance(tensor: Tensor) -> None:
 
 def is_copied(tensor: Tensor) -> bool:
     """Whether an activation's mark is that of another tensor: hidden code (``copy.copy``, pickle) has copied both."""
-    if getattr(getattr(tensor, _ATTRIBUTE), "owner", None) == id(tensor):
-        return False
-    unset_provenance(tensor)
-    return True
+    copied: bool = getattr(getattr(tensor, _ATTRIBUTE), "owner", None) != id(tensor)
+    if copied:
+        unset_provenance(tensor)
+    return copied
 
 
 def is_activation(value: Any) -> bool:
@@ -194,27 +131,30 @@ def leads_to_tap(tensor: Tensor) -> bool:
     top = tensor.grad_fn
     if top is None or isinstance(getattr(top, "rule", None), Rule):  # nearly always
         return top is not None
-    waiting: list[Any] = [top]
-    seen: set[Any] = set()
+    return any(isinstance(getattr(node, "rule", None), Rule) for node in nodes_below(top))
+
+
+def nodes_below(
+    start: Any, ends: set[Any] | None = None, below: Callable[[Any], Iterable[Any]] | None = None
+) -> Iterator[Any]:
+    """All nodes below and including ``start``, without ``ends`` and what lies below them.
+
+    ``below`` gives the nodes to visit next after a node; None: all its inputs.
+    """
+    waiting, seen = [start], set(ends or ())
     while waiting:
         node = waiting.pop()
-        if isinstance(getattr(node, "rule", None), Rule):
-            return True
-        if node is not None and node not in seen:
-            seen.add(node)
-            for below, _ in node.next_functions:
-                waiting.append(below)
-    return False
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        waiting.extend([child for child, _ in node.next_functions] if below is None else below(node))
 
 
 def tensors_in(value: Any, found: list[Tensor] | None = None) -> list[Tensor]:
     """All tensors in nested tuples, lists and dicts; added to ``found``, where that is given."""
     found = [] if found is None else found
-    values: Iterable[Any] = (value,)
-    if isinstance(value, (tuple, list)):
-        values = value
-    elif isinstance(value, dict):
-        values = value.values()
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else (value,)
     for item in values:
         if isinstance(item, Tensor):
             found.append(item)

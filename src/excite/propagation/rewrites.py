@@ -15,19 +15,6 @@ from excite.propagation.provenance import is_activation, provenance_of, set_prov
 if TYPE_CHECKING:
     from excite.propagation.mode import Call
 
-__all__ = [
-    "added_bias",
-    "addition_of_matrix_product",
-    "addition_of_product",
-    "between_activations",
-    "broadcast",
-    "complex_magnitude",
-    "negative_divisor",
-    "power",
-    "reversed_division",
-    "reversed_subtraction",
-]
-
 
 def exactly(call: Call, result: Tensor) -> Tensor:
     """The graph of ``result`` with the values of the call itself, which may differ in the last bit."""
@@ -44,15 +31,12 @@ def addition_of_product(call: Call) -> Any:
 
 def addition_of_matrix_product(call: Call) -> Any:
     """``addmm`` and its kind: ``beta * bias + alpha * (left @ right)``."""
-    bias, beta, alpha = call.subject, call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
-    multiplied = call.mode.run(
-        torch.matmul, call.argument(1, "mat1", "mat", "batch1"), call.argument(2, "mat2", "vec", "batch2")
-    )
-    if beta != 1:
-        bias = call.mode.run(torch.mul, bias, beta)
-    if alpha != 1:
-        multiplied = call.mode.run(torch.mul, multiplied, alpha)
-    return exactly(call, call.mode.run(torch.add, multiplied, bias))
+    left, right = call.argument(1, "mat1", "mat", "batch1"), call.argument(2, "mat2", "vec", "batch2")
+    terms = []
+    for term, name in ((call.mode.run(torch.matmul, left, right), "alpha"), (call.subject, "beta")):
+        factor = call.kwargs.get(name, 1)
+        terms.append(term if factor == 1 else call.mode.run(torch.mul, term, factor))
+    return exactly(call, call.mode.run(torch.add, *terms))
 
 
 def broadcast(call: Call) -> Any:

@@ -1,25 +1,22 @@
 """What leaves the graph is noticed: tensors made from activations by ways that lose their history.
 
-While a network runs, every tensor is one of: an activation (below all taps, or live: with a way down to one), constant
-(made from parameters, buffers and literals only), or severed: made from a live one by a way that lost its history, such
-as integers, quantised numbers, a buffer as workspace, ``torch.tensor(h)``. A severed tensor may still select: as an
-index, as a condition, as a mask that is multiplied with a live one; and a divisor only scales. Anywhere else, where it
-meets a live tensor or reaches the output, it is refused: the map would lack what passed through it.
-
-Tensors that no seen call has made (by NumPy, another thread, C++) are of unknown origin. Whether they are constant is
-tried: the network runs once more with other activations at the taps, and must give the same values.
+Every tensor is an activation (below all taps, or live: with a way down to one), constant (made from parameters, buffers
+and literals only), or severed: made from a live one by way of integers, quantised numbers, a buffer, ``torch.tensor``.
+A severed tensor may still select: as an index, a condition, a mask; and a divisor only scales. Anywhere else, where it
+meets a live tensor or reaches the output, it is refused. Tensors that no seen call has made are of unknown origin: see
+`unknown`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 
 from excite.errors import ExciteError, NoRuleError
 from excite.propagation.fast import is_concrete
@@ -47,28 +44,17 @@ if TYPE_CHECKING:
 
     from excite.propagation.mode import Call
 
-__all__ = [
-    "Severed", "Taint", "blame", "is_choice", "is_ordinary", "lost", "only_selects", "origin_of", "refuse",
-    "run_unusual", "sever"]  # fmt: skip
-
 _ORIGIN = "_excite_origin"
 
 
 @dataclass(frozen=True)
 class Severed:
-    """The origin of a tensor that was made from activations above a tap, but has no way down to them.
+    """The origin of a tensor that was made from activations above a tap, but has no way down to them."""
 
-    Attributes:
-        operation: the call that lost the way down, and
-        module: the module in whose code that was; "" where it is not known.
-        choice: it was made by a comparison or an argmax, and can only select.
-        source: the node of what was compared.
-    """
-
-    operation: str
-    module: str = ""
-    choice: bool = False
-    source: Any = field(default=None, compare=False, repr=False)
+    operation: str  # the call that lost the way down, and
+    module: str = ""  # the module in whose code that was; "" where it is not known
+    choice: bool = False  # it was made by a comparison or an argmax, and can only select
+    source: Any = field(default=None, compare=False, repr=False)  # the node of what was compared
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OrderedDict, ()  # see `_Mark`
@@ -80,43 +66,26 @@ def origin_of(tensor: Tensor) -> Severed | None:
     return origin if isinstance(origin, Severed) else None
 
 
-def is_constant(tensor: Tensor) -> bool:
-    """Whether ``tensor`` was made from parameters, buffers and literals only, and not written to by hidden code."""
-    state = getattr(tensor, _ORIGIN, None)
-    return state is not None and state == _state_of(tensor)
-
-
-def set_constant(tensor: Tensor) -> None:
-    """Mark ``tensor`` as constant, as long as neither its memory nor torch's counter of in-place changes differ."""
-    setattr(tensor, _ORIGIN, _state_of(tensor))
-
-
-def set_severed(tensor: Tensor, severed: Severed) -> None:
-    """Mark ``tensor`` as severed; it is no activation any more."""
+def _set_severed(tensor: Tensor, severed: Severed) -> None:
     unset_provenance(tensor)
     setattr(tensor, _ORIGIN, severed)
 
 
 def _state_of(tensor: Tensor) -> tuple[int, int]:
-    """The address of a tensor and torch's counter of in-place changes; the address 0 where it has none."""
+    """A tensor is constant as long as its address and torch's counter of in-place changes stay as they were marked."""
     return tensor.data_ptr() if is_concrete() and has_memory(tensor) else 0, version_of(tensor)
 
 
 class Taint:
     """What is known of all tensors of one forward pass that are no activations.
 
-    Attributes:
-        unknown: tensors of unknown origin, where they met live ones.
-        left: the call with which values have left torch, as numbers or arrays; "" where none did.
-
-    Args:
-        modules: the network and all modules in it.
-        activations: which of the tensors of unknown origin are activations below all taps.
+    ``activations``: which of the tensors of unknown origin are activations below all taps.
     """
 
     def __init__(self, modules: Sequence[nn.Module], activations: frozenset[int] = frozenset()) -> None:
-        self.module, self._modules, self.left, self.unknown = modules[0], modules, "", list[Unknown]()
-        self._activations, self._number = activations, 0
+        self.module, self._modules, self._activations, self._number = modules[0], modules, activations, 0
+        self.unknown: list[Unknown] = []  # tensors of unknown origin, where they met live ones
+        self.left = ""  # the call with which values have left torch, as numbers or arrays
         self.transformed = False  # torch.func or torch.vmap has run a part of the network
         self._state: dict[int, int] = {}  # versions of the network's own parameters and buffers, by id
         self._marked: list[Tensor] = []  # tensors that may outlive the pass
@@ -134,18 +103,18 @@ class Taint:
         severed: list[Tensor] = []
         unknown: list[Tensor] = []
         for tensor in tensors:
-            if is_activation(tensor) and not is_copied(tensor):
-                if self._written_to and tensor._is_view():  # noqa: SLF001 - it has no public name
-                    update_view(tensor)
-                continue
-            if not self._is_constant(tensor):
-                self._look_up(tensor, severed, unknown)
+            if not is_activation(tensor) or is_copied(tensor):
+                if not self._is_constant(tensor):
+                    self._look_up(tensor, severed, unknown)
+            elif self._written_to and tensor._is_view():  # noqa: SLF001 - it has no public name
+                update_view(tensor)
         return severed, unknown
 
     def _is_constant(self, tensor: Tensor) -> bool:
         if self._exposed and memory_of(tensor) in self._exposed:
             return False
-        return self._state.get(id(tensor)) == version_of(tensor) or is_constant(tensor)
+        state = getattr(tensor, _ORIGIN, None)
+        return self._state.get(id(tensor)) == version_of(tensor) or (state is not None and state == _state_of(tensor))
 
     def _look_up(self, tensor: Tensor, severed: list[Tensor], unknown: list[Tensor]) -> None:
         """Find the origin of a tensor by its mark, its history and its memory."""
@@ -168,7 +137,7 @@ class Taint:
 
     def mark_severed(self, tensor: Tensor, severed: Severed) -> None:
         """Mark a tensor that may be the network's own: the mark is removed after the pass."""
-        set_severed(tensor, severed)
+        _set_severed(tensor, severed)
         self._marked.append(tensor)
 
     def mark_constant(self, tensor: Tensor) -> None:
@@ -176,7 +145,7 @@ class Taint:
         if self.in_state(tensor):
             self._state[id(tensor)] = version_of(tensor)
         else:
-            set_constant(tensor)
+            setattr(tensor, _ORIGIN, _state_of(tensor))
 
     def wrote(self, subject: Tensor, known: Provenance | Severed) -> Tensor:
         """Record what is now held in the memory of ``subject``, through whichever tensor it is seen."""
@@ -184,13 +153,13 @@ class Taint:
         unseen = known if isinstance(known, Severed) else Severed("data") if leads_to_tap(subject) else None
         self._written[memory] = StorageWeakRef(subject.untyped_storage()), unseen  # type: ignore[no-untyped-call]  # as above
         trust(subject)
-        if isinstance(known, Provenance):
-            set_provenance(subject, known)
-            self._written_to |= known.baseline is not None or known.neuron is not None
-            if subject._is_view():  # noqa: SLF001 - it has no public name
-                self._written_to |= after_write_to_view(subject)
+        if isinstance(known, Severed):
+            self.mark_severed(subject, known)
             return subject
-        self.mark_severed(subject, known)
+        set_provenance(subject, known)
+        self._written_to |= known.baseline is not None or known.neuron is not None
+        if subject._is_view():  # noqa: SLF001 - it has no public name
+            self._written_to |= after_write_to_view(subject)
         return subject
 
     def constant_call(self, call: Call, result: Any, severed: Sequence[Tensor], unknown: Sequence[Tensor]) -> None:
@@ -221,10 +190,7 @@ class Taint:
                 self.mark_constant(tensor)
 
     def note(self, call: Call, unknown: Sequence[Tensor]) -> None:
-        """Keep the values of tensors of unknown origin that meet an activation, unless they only select.
-
-        Numbers too, if values have left torch as such.
-        """
+        """Keep the values of tensors of unknown origin, and of numbers if any left torch, that meet an activation."""
         noted: list[Any] = [tensor for tensor in unknown if not only_selects(call, tensor)]
         noted += _numbers(call) if self.left and call.name not in {"mul", "div"} else []
         for each in noted if is_concrete() else ():
@@ -332,12 +298,12 @@ def sever(tensors: Sequence[Tensor], call: Call, severed: Sequence[Tensor] = ())
     values = [origin for origin in before if not origin.choice]
     for tensor in tensors:
         if before and not (values and is_choice(call, tensor)):
-            set_severed(tensor, (values or before)[0])
+            _set_severed(tensor, (values or before)[0])
         elif is_choice(call, tensor):
             source = next((each.grad_fn for each in call.tensors if is_above_tap(each)), None)
-            set_severed(tensor, Severed(call.name, choice=True, source=source))
+            _set_severed(tensor, Severed(call.name, choice=True, source=source))
         else:
-            set_severed(tensor, Severed(call.name, call.mode.module_name()))
+            _set_severed(tensor, Severed(call.name, call.mode.module_name()))
 
 
 def only_selects(call: Call, tensor: Tensor) -> bool:
@@ -375,27 +341,23 @@ def _is_whole(index: Any) -> bool:
 
 def _position(call: Call, tensor: Tensor) -> int | str | None:
     """Where in a call a tensor stands: its position or its name."""
-    for position, argument in enumerate(call.args):
+    arguments: list[tuple[Any, Any]] = [*enumerate(call.args), *call.kwargs.items()]
+    for place, argument in arguments:
         if any(each is tensor for each in tensors_in(argument)):
-            return position
-    for name, argument in call.kwargs.items():
-        if any(each is tensor for each in tensors_in(argument)):
-            return name
+            return cast("int | str", place)
     return None
 
 
 def refuse(call: Call, severed: Tensor) -> Any:
     """The answer of a call in which a severed tensor meets a live one."""
-    origin = origin_of(severed) or Severed(call.name)
-    if call.name == "__setitem__":
-        raise NoRuleError(lost(origin, call))
-    result = call.response()
+    message = lost(origin_of(severed) or Severed(call.name), call)
+    result = None if call.name == "__setitem__" else call.response()
     if not isinstance(result, Tensor):
-        raise NoRuleError(lost(origin, call))
+        raise NoRuleError(message)
     if not _holds_values(result):  # a comparison: a choice, whatever it was made of
         sever([result], call, [severed])
         return result
-    return call.emit(Refused(lost(origin, call)), result, [each for each in call.tensors if is_above_tap(each)])
+    return call.emit(Refused(message), result, list(filter(is_above_tap, call.tensors)))
 
 
 def lost(severed: Severed, call: Call | None = None) -> str:
@@ -414,43 +376,32 @@ def is_ordinary(call: Call) -> bool:
     for tensor in call.tensors:
         if tensor.is_complex() or tensor.is_nested or not has_memory(tensor):
             return False
-    for argument in call.args:
-        if isinstance(argument, complex):
-            return False
-    return not call.in_place or isinstance(call.subject, Tensor)
+    several = call.in_place and not isinstance(call.subject, Tensor)
+    return not several and not any(isinstance(argument, complex) for argument in call.args)
 
 
 def run_unusual(call: Call) -> Any:
-    """Complex numbers may be copied, and have an absolute value; everything else is refused.
-
-    Raises:
-        NoRuleError: where the result could not even carry a refusal down.
-    """
-    name, module = call.name, call.mode.module_name
-    if call.in_place and not isinstance(call.subject, Tensor):
-        raise NoRuleError(refusal(name, module(), "it overwrites several tensors at once"))
-    if not all(map(has_memory, call.tensors)) or any(tensor.is_nested for tensor in call.tensors):
-        raise NoRuleError(refusal(name, module(), "on a tensor that is sparse, nested, mkldnn, or inside torch.func"))
+    """Complex numbers may be copied, and have an absolute value; everything else is refused."""
+    subject: Any = call.subject
+    reason = ""
+    if call.in_place and not isinstance(subject, Tensor):
+        reason = "it overwrites several tensors at once"
+    elif not all(map(has_memory, call.tensors)) or any(tensor.is_nested for tensor in call.tensors):
+        reason = "on a tensor that is sparse, nested, mkldnn, or inside torch.func"
+    if reason:  # the result could not even carry a refusal down
+        raise NoRuleError(refusal(call.name, call.mode.module_name(), reason))
     if call.mode.operations is not OPERATIONS or call.operation.handler is None or call.operation.gradient == "same":
         return call.mode.run_ruled(call)
-    return complex_magnitude(call) if name == "abs" else call.refuse("complex numbers")
+    return complex_magnitude(call) if call.name == "abs" else call.refuse("complex numbers")
 
 
 def blame(call: Call, error: Exception) -> None:
-    """Say that a call has no rule, if it failed although the network itself can make it.
-
-    Raises:
-        NoRuleError: with what torch said.
-    """
+    """Say that a call has no rule, with what torch said, if it failed although the network itself can make it."""
     if isinstance(error, ExciteError):
         return
     try:
         with torch.no_grad():
-            call.function(*_copied(call.args), **_copied(call.kwargs))
+            call.changed(lambda tensor: tensor.detach().clone())
     except Exception:  # noqa: BLE001 - the network's own error, which is on its way to the user
         return
     raise NoRuleError(refusal(call.name, call.mode.module_name(), f"{type(error).__name__}: {error}")) from error
-
-
-def _copied(value: Any) -> Any:
-    return tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), value)

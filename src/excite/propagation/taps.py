@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections import OrderedDict
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -17,20 +17,13 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._pytree import tree_map_only
 
 from excite.errors import ExciteError, LayerError, ModelError, NoRuleError, NumberError
+from excite.propagation import provenance, unknown
 from excite.propagation.fast import is_concrete
 from excite.propagation.graph import rule_of
 from excite.propagation.mode import RuleMode
-from excite.propagation.provenance import (
-    UNKNOWN,
-    is_activation,
-    leads_to_tap,
-    provenance_of,
-    set_provenance,
-    tensors_in,
-)
+from excite.propagation.provenance import UNKNOWN, Neuron, is_activation, leads_to_tap, nodes_below, set_provenance
 from excite.propagation.rules import SignRouter, Tap, apply, version_of
 from excite.propagation.taint import Taint, lost, origin_of
-from excite.propagation.unknown import TRIALS, activations_among, hidden_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,12 +32,46 @@ if TYPE_CHECKING:
 
     from excite.propagation.operations import Operation
 
+    Inputs = Tensor | tuple[Any, ...]
+    Disturb = Callable[[Tensor], Tensor]
+
 INPUT = "input"  # as a layer: what the network is given (a module of that name is still there as ``input#0``)
 _USUAL = frozenset([bool, int, float, str, tuple, list, dict, set, OrderedDict, type(None)])  # what modules are made of
 
 
+class ForwardPass:
+    """The forward pass of a network in which each operation got its rule from a table.
+
+    Attributes:
+        output: the network's output units, exactly as the network gives them.
+        readings: for each layer its tap and its activation.
+        check_maps: refuses what is not finite, and names the layer where that began.
+    """
+
+    def __init__(
+        self, module: nn.Module, inputs: Inputs, layers: Sequence[str], operations: Mapping[str, Operation]
+    ) -> None:
+        self._traced, self.readings = forward_pass(module, inputs, layers, operations)
+        self.output = self._traced.detach()
+        guard = Guard(module, inputs)
+        guard.check_output(self.output)
+        self.check_maps = guard.check_maps
+        reached = self._probes_reached()
+        for layer, reading in self.readings.items():
+            if reading.probe not in reached:
+                raise unread(module, inputs, layer, operations)
+
+    def _probes_reached(self) -> set[Tensor]:
+        return {node.variable for node in nodes_below(self.top) if hasattr(node, "variable")}
+
+    @property
+    def top(self) -> Any:
+        """The node of autograd's graph that made the output."""
+        return self._traced.grad_fn
+
+
 def forward_pass(
-    module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str], operations: Mapping[str, Operation]
+    module: nn.Module, inputs: Inputs, layers: Sequence[str], operations: Mapping[str, Operation]
 ) -> tuple[Tensor, dict[str, Reading]]:
     """The network's output units, with the graph down to the taps on its layers, and the tap of each layer."""
     modules = plain_modules(module)
@@ -54,13 +81,13 @@ def forward_pass(
     taint = Taint(modules)
     output, read = _run(modules, inputs, layers, operations, taint)
     if taint.unknown:  # are these tensors the same for other images and other activations at the taps?
-        trials = [Taint(modules) for _ in TRIALS]
+        trials = [Taint(modules) for _ in unknown.TRIALS]
         try:
-            for other, disturb in zip(trials, TRIALS, strict=True):
+            for other, disturb in zip(trials, unknown.TRIALS, strict=True):
                 _run(modules, tree_map_only(Tensor, disturb, inputs), layers, operations, other, disturb)
         except Exception as error:
-            raise NoRuleError(hidden_in(taint.unknown[0])) from error
-        activations = activations_among(modules[0], taint.unknown, [other.unknown for other in trials])
+            raise NoRuleError(unknown.hidden_in(taint.unknown[0])) from error
+        activations = unknown.activations_among(modules[0], taint.unknown, [other.unknown for other in trials])
         if activations:
             output, read = _run(modules, inputs, layers, operations, Taint(modules, activations))
     return output, read
@@ -68,11 +95,11 @@ def forward_pass(
 
 def _run(
     modules: Sequence[nn.Module],
-    inputs: Tensor | tuple[Any, ...],
+    inputs: Inputs,
     layers: Sequence[str],
     operations: Mapping[str, Operation],
     taint: Taint,
-    disturb: Callable[[Tensor], Tensor] = Tensor.detach,
+    disturb: Disturb = Tensor.detach,
 ) -> tuple[Tensor, dict[str, Reading]]:
     """Run a network once; ``disturb`` changes the activations at the taps."""
     module = modules[0]
@@ -91,30 +118,19 @@ def _run(
             mode.below = False
             read[INPUT], arguments[0] = _tap_input(arguments[0], disturb)
         output = main_output(module(*map(_activated, arguments)))
-    for layer in layers:  # in their order
-        if layer in wanted:
-            child, call = wanted[layer]
-            read[layer] = _chosen(layer, calls[child], call)
-        else:
-            read[layer] = read.pop(layer)
-    for child in modules:  # activations that a network keeps for itself (``self.last = x``) stay without our graph
-        attributes = vars(child)
-        for name in list(attributes):
-            if attributes[name].__class__ not in _USUAL and is_activation(attributes[name]):
-                attributes[name] = attributes[name].detach()
-    return output, read
+    read |= {layer: _chosen(layer, calls[child], call) for layer, (child, call) in wanted.items()}
+    for attributes in map(vars, modules):  # activations that a network keeps (``self.last = x``) stay without our graph
+        for name, value in list(attributes.items()):
+            if value.__class__ not in _USUAL and is_activation(value):
+                attributes[name] = value.detach()
+    return output, {layer: read[layer] for layer in layers}
 
 
-def unread(
-    module: nn.Module, inputs: Tensor | tuple[Any, ...], layer: str, operations: Mapping[str, Operation]
-) -> ExciteError:
+def unread(module: nn.Module, inputs: Inputs, layer: str, operations: Mapping[str, Operation]) -> ExciteError:
     """The error for a layer that has no part in the output, or none that can be followed."""
     modules, outputs, taint = plain_modules(module), [], None
-    with (
-        torch.random.fork_rng(devices=[]),
-        suppress(Exception),
-    ):  # it may refuse other activations: then it depends on them
-        for disturb in (Tensor.detach, TRIALS[0]):
+    with torch.random.fork_rng(devices=[]), suppress(Exception):  # a network that refuses others depends on them
+        for disturb in (Tensor.detach, unknown.TRIALS[0]):
             torch.manual_seed(0)
             taint = Taint(modules)
             outputs.append(_run(modules, inputs, [layer], operations, taint, disturb)[0])
@@ -130,7 +146,7 @@ def unread(
     )
 
 
-def _tap_input(first: Any, disturb: Callable[[Tensor], Tensor]) -> tuple[Reading, Tensor]:
+def _tap_input(first: Any, disturb: Disturb) -> tuple[Reading, Tensor]:
     if not isinstance(first, Tensor) or not first.is_floating_point():
         raise LayerError("the input of this network is no tensor of floats and cannot be read: choose a layer")
     with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
@@ -170,43 +186,27 @@ class Start:
 
     The units of a neuron's response have a positive and a negative input below them. Which one counts is known only
     when the whole neuron is: a norm behind the layer may change the sign. So its latest `SignRouter` is recorded.
-
-    Attributes:
-        own: the edge below the response itself, the only one where no neuron is known; none at the lowest layer.
-        inputs: the edges below the neuron's two inputs.
-        tapped: the neuron's positive input, behind the tap.
     """
 
-    own: list[GradientEdge]
-    inputs: list[GradientEdge] | None = None
-    tapped: Tensor | None = None
-    _final: tuple[SignRouter, Tensor] | None = None
-    _direction: Tensor | None = None
+    own: list[GradientEdge]  # below the response itself, where no neuron is known; none at the lowest layer
+    inputs: list[GradientEdge] | None = None  # below the neuron's two inputs
+    tapped: Tensor | None = None  # the neuron's positive input, behind the tap
+    final: tuple[SignRouter, Tensor] | None = None  # its latest norm or activation function, and its positive input
 
     @property
     def edges(self) -> list[GradientEdge]:
         """Where in autograd's graph the paths start."""
-        return self.own if self.inputs is None or self._final is None else self.inputs
-
-    @property
-    def router(self) -> SignRouter | None:
-        """The neuron's latest norm or activation function."""
-        return None if self._final is None else self._final[0]
-
-    def continue_with(self, router: SignRouter, positive: Tensor) -> None:
-        """A norm or an activation function joined the neuron; ``positive`` is its positive input, in its shape."""
-        self._final = router, positive
+        return self.own if self.inputs is None or self.final is None else self.inputs
 
     def split(self, probability: Tensor) -> list[Tensor]:
         """The probability for each edge."""
-        if self.tapped is None or self._final is None:
+        if self.tapped is None or self.final is None:
             return [probability]
-        if self._direction is None:
-            router, positive = self._final
-            self._direction = router.direction()
-            if positive is not self.tapped:  # seen through other taps or a change of shape: undo that
-                (self._direction,) = torch.autograd.grad(positive, self.tapped, self._direction, retain_graph=True)
-        return [probability * (self._direction > 0), probability * (self._direction < 0)]
+        router, positive = self.final
+        direction = router.direction()
+        if positive is not self.tapped:  # seen through other taps or a change of shape: undo that
+            (direction,) = torch.autograd.grad(positive, self.tapped, direction, retain_graph=True)
+        return [probability * (direction > 0), probability * (direction < 0)]
 
 
 @dataclass(frozen=True)
@@ -220,9 +220,7 @@ class Reading:
 
 
 @contextmanager
-def _tapped(
-    calls: dict[nn.Module, list[Reading | str]], mode: RuleMode, disturb: Callable[[Tensor], Tensor]
-) -> Iterator[None]:
+def _tapped(calls: dict[nn.Module, list[Reading | str]], mode: RuleMode, disturb: Disturb) -> Iterator[None]:
     """Tap each call of some modules while their network runs; a str stands for an output that is no tensor."""
     thread = get_ident()
 
@@ -238,39 +236,33 @@ def _tapped(
             calls[module].append(reading)
             return given
 
-    handles = []
-    try:
+    with ExitStack() as hooks:
         for module in calls:
-            handles.append(module.register_forward_hook(read))  # noqa: PERF401 - those before an error are removed
+            hooks.callback(module.register_forward_hook(read).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-def tap_on(answer: Tensor, disturb: Callable[[Tensor], Tensor] = Tensor.detach) -> tuple[Reading, Tensor]:
+def tap_on(answer: Tensor, disturb: Disturb) -> tuple[Reading, Tensor]:
     """Read an activation here. The network continues with a copy, so that it may overwrite it."""
-    known = replace(provenance_of(answer), preactivation=False) if is_activation(answer) else UNKNOWN
+    known = replace(provenance.provenance_of(answer), preactivation=False) if is_activation(answer) else UNKNOWN
     answer = answer if leads_to_tap(answer) else answer.detach()
     tap = Tap()
     tap.plain = known.plain
     probe = torch.empty_like(answer.detach()).requires_grad_()
     given: Tensor = apply(tap, (disturb(answer).clone(),), [answer, probe])
     start = Start([get_gradient_edge(answer)] if answer.requires_grad else [])
-    neuron = known.made_by() if answer.requires_grad else None
+    neuron = known.neuron if answer.requires_grad else None
     if neuron is not None:  # a norm that joins the neuron later must pass this tap too
         inputs = (neuron.positive, neuron.negative)
         positive, negative = (apply(tap, (each.detach(),), [each, probe]) for each in inputs)
         start = Start([get_gradient_edge(answer)], [get_gradient_edge(each) for each in inputs], positive)
-        final = rule_of(answer.grad_fn)
-        if isinstance(final, Tap) and neuron.starts:  # the same tensor is tapped twice: a module within a module
-            final = neuron.starts[-1].router
-        if isinstance(final, SignRouter):
-            start.continue_with(final, positive)
-        behind = replace(
-            neuron, positive=positive, negative=negative, starts=(*neuron.starts, start), flipped_rows=None
-        )
-        known = replace(known, neuron=behind, parts=None)
+        rule = rule_of(answer.grad_fn)
+        if isinstance(rule, SignRouter):
+            start.final = rule, positive
+        elif isinstance(rule, Tap) and neuron.starts:  # the same tensor is tapped twice: a module within a module
+            before = neuron.starts[-1].final
+            start.final = before and (before[0], positive)
+        known = replace(known, neuron=Neuron(positive, negative, neuron.polarity, (*neuron.starts, start)))
     return Reading(tap, probe, answer.detach(), start), set_provenance(given, known)
 
 
@@ -305,20 +297,14 @@ def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:
     Where Caffe's names describe how a layer is made, as in ``pool2/3x3_s2``, the paper's ``pool2`` will do.
     """
     name, _, call = layer.partition("#")
-    number = int(call) if call.isdecimal() else -1
+    names: list[str] = []
     if name and (not call or call.isdecimal()):
-        child: nn.Module | None = module
-        for part in name.split("."):  # getattr would also find what is no module
-            child = None if child is None else child._modules.get(part)  # noqa: SLF001 - torch lists only all of them
-        if child is not None:
-            return child, number
-    modules = dict(module.named_modules(remove_duplicate=False))
-    if name not in modules and name:
-        within = [known for known in modules if known.startswith(f"{name}/")]
-        name = within[0] if len(within) == 1 else name
-    if name in modules and name and (not call or call.isdecimal()):
-        return modules[name], number
-    names = [known for known in modules if known]
+        with suppress(AttributeError):
+            return module.get_submodule(name), int(call or -1)
+        names = [known for known, _ in module.named_modules(remove_duplicate=False) if known.startswith(f"{name}/")]
+        if len(names) == 1:
+            return module.get_submodule(names[0]), int(call or -1)
+    names = [known for known, _ in module.named_modules(remove_duplicate=False) if known]
     close = difflib.get_close_matches(layer, names, n=3)
     hint = f" (closest: {', '.join(close)})" if close else ""
     raise LayerError(f"no layer {layer!r} in this network{hint}; its layers: {_outline(names)}")
@@ -358,21 +344,20 @@ def as_found(modules: Sequence[nn.Module]) -> Iterator[None]:
     writing is rare: it is undone where it happened, and nothing is touched where it did not, so that several threads
     can explain one network.
     """
-    buffers = []
-    training = False
-    for child in modules:
-        training = training or child.training
-        for name, buffer in child._buffers.items():  # noqa: SLF001 - setting them must not run a user's __setattr__
-            if buffer is not None:
-                buffers.append((child, name, buffer, buffer.clone(), version_of(buffer)))
+    buffers = [  # not by setattr, which may run a user's code
+        (child._buffers, name, buffer, buffer.clone(), version_of(buffer))  # noqa: SLF001 - see above
+        for child in modules
+        for name, buffer in child._buffers.items()  # noqa: SLF001 - see above
+        if buffer is not None
+    ]
     try:
-        if training:
-            for child, name, _, copy, _ in buffers:
-                child._buffers[name] = copy  # noqa: SLF001 - as above
+        if any(child.training for child in modules):
+            for held, name, _, copy, _ in buffers:
+                held[name] = copy
         yield
     finally:
-        for child, name, buffer, copy, version in buffers:
-            child._buffers[name] = buffer  # noqa: SLF001 - as above
+        for held, name, buffer, copy, version in buffers:
+            held[name] = buffer
             if version_of(buffer) != version:
                 with torch.no_grad():
                     buffer.copy_(copy)
@@ -385,12 +370,7 @@ WIDER = {torch.float16: "float()", torch.bfloat16: "float()", torch.float32: "do
 
 
 def all_finite(values: Tensor) -> bool:
-    """Whether no value is NaN or infinity: a finite sum is enough.
-
-    Example:
-        >>> all_finite(torch.tensor([1.0, -1.0])), all_finite(torch.tensor([1.0, float("nan")]))
-        (True, False)
-    """
+    """Whether no value is NaN or infinity: a finite sum is enough."""
     if not values.is_floating_point() or math.isfinite(float(values.detach().sum())):
         return True
     return bool(torch.isfinite(values).all())
@@ -398,22 +378,13 @@ def all_finite(values: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Guard:
-    """Checks the numbers of one forward pass.
-
-    Attributes:
-        module: the network.
-        inputs: what it was called with: a tensor, or a tuple of arguments.
-    """
+    """Checks the numbers of one forward pass; the error names the first layer that gives NaN or infinity."""
 
     module: nn.Module
-    inputs: Any
+    inputs: Inputs
 
     def check_output(self, output: Tensor) -> None:
-        """Refuse an input or an output that is not finite; a logit of -inf is allowed.
-
-        Raises:
-            NumberError: with the first layer that gives NaN or infinity.
-        """
+        """Refuse an input or an output that is not finite; a logit of -inf is allowed."""
         if not is_concrete():
             return
         first = self.inputs[0] if isinstance(self.inputs, tuple) and self.inputs else self.inputs
@@ -423,11 +394,7 @@ class Guard:
             raise self.explained("the answer of the network")
 
     def check_maps(self, maps: Iterable[Tensor]) -> None:
-        """Refuse maps that are not finite.
-
-        Raises:
-            NumberError: as above.
-        """
+        """Refuse maps that are not finite."""
         if is_concrete() and not all(map(all_finite, maps)):
             raise self.explained("the map")
 
@@ -459,20 +426,17 @@ def _begun(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[str, str, str
 
     def look(name: str) -> Any:
         def hook(_child: nn.Module, given: Any, answer: Any) -> None:
-            bad = [] if begun else [each for each in tensors_in(answer) if not all_finite(each)]
+            bad = [] if begun else [each for each in provenance.tensors_in(answer) if not all_finite(each)]
             if bad:
-                sound = all(map(all_finite, tensors_in(given)))
+                sound = all(map(all_finite, provenance.tensors_in(given)))
                 begun.append((name, _kind(bad[0]), "in" if sound else "before"))
 
         return hook
 
-    hooks = [child.register_forward_hook(look(name)) for name, child in module.named_modules()]
-    try:
-        with torch.no_grad(), as_found(list(module.modules())):
-            module(*arguments)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, torch.no_grad(), as_found(list(module.modules())):
+        for name, child in module.named_modules():
+            hooks.callback(child.register_forward_hook(look(name)).remove)
+        module(*arguments)
     return begun[0] if begun else None
 
 

@@ -1,7 +1,7 @@
 """Tensors of unknown origin, which no seen call has made: are they constant, or made from activations by hidden code?
 
-That is tried. The network runs again with other images and other activations at its taps, and the tensors that it
-combines with activations must have the same values. What was found to be constant is remembered by its values.
+The network runs again with other images and other activations at its taps, and the tensors that it combines with
+activations must have the same values. What was found to be constant is remembered by its values.
 """
 
 from __future__ import annotations
@@ -20,27 +20,17 @@ from excite.propagation.graph import refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["TRIALS", "Unknown", "activations_among", "hidden_in", "known_constant"]
-
 _CONSTANT: weakref.WeakKeyDictionary[nn.Module, list[Tensor]] = weakref.WeakKeyDictionary()
 MOST_VALUES = 2**22  # numbers of tensors that were found to be constant, kept for each network
 
 
 class Unknown(NamedTuple):
-    """A tensor of unknown origin that met an activation.
+    """A tensor of unknown origin that met an activation."""
 
-    Attributes:
-        number: the how many-th such tensor of the pass it is.
-        operation: the call in which they met, and
-        module: the module in whose code that was.
-        live: whether that activation lies above a tap.
-        values: the tensor.
-    """
-
-    number: int
-    operation: str
-    module: str
-    live: bool
+    number: int  # the how many-th such tensor of the pass it is
+    operation: str  # the call in which they met, and
+    module: str  # the module in whose code that was
+    live: bool  # that activation lies above a tap
     values: Tensor
 
 
@@ -60,13 +50,13 @@ def activations_among(
 ) -> frozenset[int]:
     """Which tensors of unknown origin differ in any of the trials; those that do not are constant from now on.
 
-    Raises:
-        NoRuleError: for the first that met a live tensor, or if not the same calls were made.
+    Refused is the first of them that met a live tensor, and a network that does not make the same calls.
     """
     found = frozenset[int]().union(*(_differing(before, after) for after in trials))
+    kept = _CONSTANT.setdefault(module, [])
     for each in before:
-        if each.number not in found:
-            _keep(module, each.values)
+        if each.number not in found and sum(map(Tensor.numel, kept)) + each.values.numel() <= MOST_VALUES:
+            kept.append(each.values)
     return found
 
 
@@ -91,12 +81,6 @@ def hidden_in(unknown: Unknown) -> str:
     return refusal(unknown.operation, unknown.module, reason)
 
 
-def _keep(module: nn.Module, values: Tensor) -> None:
-    kept = _CONSTANT.setdefault(module, [])
-    if sum(each.numel() for each in kept) + values.numel() <= MOST_VALUES:
-        kept.append(values)
-
-
 def disturbed(values: Tensor, signs: Callable[[Tensor], Tensor]) -> Tensor:
     """Other activations of the same size: all of them differ, and have other signs; no integers."""
     if not values.is_floating_point():
@@ -108,8 +92,5 @@ def disturbed(values: Tensor, signs: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 # About half of the signs differ; all are negative, as a maximum would hide the half; all are positive.
-TRIALS = (
-    partial(disturbed, signs=torch.sign),
-    partial(disturbed, signs=lambda noise: -torch.ones_like(noise)),
-    partial(disturbed, signs=torch.ones_like),
-)
+_SIGNS = (torch.sign, lambda noise: -torch.ones_like(noise), torch.ones_like)
+TRIALS = tuple(partial(disturbed, signs=signs) for signs in _SIGNS)

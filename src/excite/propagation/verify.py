@@ -25,17 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from excite.errors import ExciteError, NumberError, UnverifiedWarning, VerificationError
 from excite.propagation.gradients import Gradients
-from excite.propagation.mode import map_tensors
 from excite.propagation.taps import INPUT, as_found, find_layer, main_output, plain_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-
-__all__ = ["Response", "Verification", "verify"]
 
 STEPS = {0.1: 0.1, 1e-3: 0.02, 1e-6: 1e-3}  # relative to the activations; and what may be missing of the response
 LEAST = 10  # units of rounding in a step
@@ -164,11 +162,9 @@ def verify(
     exact = exact or any(each.is_inference() or each.dtype in HALF for each in state)  # autograd refuses the former
     if exact and sum(each.nbytes for each in state) <= MOST_BYTES:
         with suppress(ExciteError, RuntimeError, TypeError, ValueError), torch.inference_mode(mode=False):
-            doubled = map_tensors(lambda each: each.double() if each.is_floating_point() else each, arguments)
+            doubled = tree_map_only(Tensor, lambda each: each.double() if each.is_floating_point() else each, arguments)
             return _Network(copy.deepcopy(module).double(), doubled, layers).verified()
-    return _Network(
-        module, arguments, layers
-    ).verified()  # also where it cannot be copied, or does not run in that type
+    return _Network(module, arguments, layers).verified()  # also where it cannot be copied or run in that type
 
 
 class _Network:
@@ -179,7 +175,7 @@ class _Network:
         places = {layer: find_layer(module, layer) for layer in layers if layer != INPUT}
         with ExitStack() as hooks, _same_draws():
             calls = {layer: hooks.enter_context(_hooked(child)) for layer, (child, _) in places.items()}
-            self._graph = Gradients(module, map_tensors(Tensor.clone, inputs), layers)
+            self._graph = Gradients(module, tree_map_only(Tensor, Tensor.clone, inputs), layers)
         self._places = {layer: (child, calls[layer][call]) for layer, (child, call) in places.items()}
 
     def verified(self) -> Verification:
@@ -222,7 +218,7 @@ class _Network:
 
     def _change(self, layer: str = "", shift: Tensor | None = None) -> Tensor:
         """How the output changes in a plain run with shifted activations of a layer, in double precision."""
-        inputs = list(map_tensors(Tensor.clone, self._inputs))  # a network may overwrite its input
+        inputs = list(tree_map_only(Tensor, Tensor.clone, self._inputs))  # a network may overwrite its input
         with ExitStack() as hooks, torch.inference_mode(mode=False), torch.no_grad(), _same_draws():
             hooks.enter_context(as_found(self._modules))
             if layer in self._places:

@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     Side = Callable[[Neuron | None, Tensor], Tensor]  # of the neuron behind a tensor
     Write = Callable[[Tensor, Change], object]  # to a tensor, from the sources as they are changed
 
-__all__ = ["PLACING", "after_write", "after_write_to_view", "baseline_of", "joined_neuron", "of_sources", "update_view"]
-
 # Operations that put values of several tensors side by side, whatever the values are.
 PLACING = frozenset(
-    """stack hstack vstack dstack column_stack where masked_fill masked_scatter index_copy index_fill
-    scatter index_put""".split()
+    """cat concat concatenate stack hstack vstack dstack column_stack where masked_fill masked_scatter index_copy
+    index_fill scatter index_put""".split()
 )
 
 
@@ -39,18 +37,24 @@ def joined_neuron(known: Sequence[Provenance], run: Callable[[Side], Tensor]) ->
 
     ``run`` makes the joined tensor from its sources, as they are changed for one side.
     """
-    neurons = [neuron for neuron in (each.made_by() for each in known) if neuron is not None]
+    neurons = [each.neuron for each in known if each.neuron is not None]
     if not neurons:
         return None
+
+    def polarity_of(neuron: Neuron | None, tensor: Tensor) -> Tensor:
+        polarity = None if neuron is None else neuron.polarity
+        return torch.ones_like(tensor.detach()) if polarity is None else polarity.expand(tensor.shape)
+
     with torch.enable_grad():
-        positive, negative = run(_positive), run(_negative)
-    polarity = run(_polarity) if any(neuron.polarity is not None for neuron in neurons) else None
+        positive = run(lambda neuron, tensor: tensor if neuron is None else neuron.positive)
+        negative = run(lambda neuron, tensor: tensor if neuron is None else neuron.negative)
+    polarity = run(polarity_of) if any(neuron.polarity is not None for neuron in neurons) else None
     return Neuron(positive, negative, polarity, tuple(start for neuron in neurons for start in neuron.starts))
 
 
 def of_sources(side: Side) -> Change:
     """One side of the neuron behind each tensor; copied, as the call may overwrite it."""
-    return lambda each: side(provenance_of(each).made_by(), each).clone() if is_activation(each) else each
+    return lambda each: side(provenance_of(each).neuron, each).clone() if is_activation(each) else each
 
 
 def after_write(
@@ -71,25 +75,10 @@ def after_write(
         return target
 
     moved = any(each.baseline is not None for each in known)
-    neuron = (
-        None if chosen else joined_neuron(known, lambda side: written(side(before.made_by(), whole), of_sources(side)))
-    )
+    neuron = None
+    if not chosen:
+        neuron = joined_neuron(known, lambda side: written(side(before.neuron, whole), of_sources(side)))
     return Provenance(neuron, baseline=written(before.baseline, baseline_of) if moved else None)
-
-
-def _positive(neuron: Neuron | None, tensor: Tensor) -> Tensor:
-    return tensor if neuron is None else neuron.positive
-
-
-def _negative(neuron: Neuron | None, tensor: Tensor) -> Tensor:
-    return tensor if neuron is None else neuron.negative
-
-
-def _polarity(neuron: Neuron | None, tensor: Tensor) -> Tensor:
-    return torch.ones_like(tensor.detach()) if neuron is None or neuron.polarity is None else neuron.polarity
-
-
-# --- views -----------------------------------------------------------------------------------------------------------
 
 
 def after_write_to_view(view: Tensor) -> bool:

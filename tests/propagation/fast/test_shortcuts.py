@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracle import Net, randomise
 from torch import nn
 from torch.nn import functional as F
@@ -131,32 +133,6 @@ def test_below_the_taps_the_quick_way_knows_what_the_general_way_knows(name, mon
     torch.testing.assert_close(mwp(net, picture(), 1, layer="tap"), quick, rtol=1e-12, atol=1e-14)
 
 
-# --- the signs of norms are remembered ------------------------------------------------------------------------------
-
-
-def normed():
-    body = nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
-    return randomise(nn.Sequential(*body, nn.Flatten(), nn.Linear(64, 5)).double(), 0)
-
-
-@pytest.mark.parametrize("change", ["data", "numpy", "in place"])
-def test_signs_that_changed_are_found_anew(change):
-    net = normed()
-    before = mwp(net, picture(), 1, layer="1")
-    scale = net[3].weight
-    with torch.no_grad():
-        if change == "data":
-            scale.data[1] = -scale.data[1]
-        elif change == "numpy":
-            scale.data.numpy()[1] *= -1
-        else:
-            scale[1].neg_()
-    found = mwp(net, picture(), 1, layer="1")
-    shortcuts.CACHE.clear()
-    assert torch.equal(found, mwp(net, picture(), 1, layer="1"))
-    assert not torch.allclose(found, before)
-
-
 # --- max pooling ----------------------------------------------------------------------------------------------------
 
 
@@ -194,3 +170,72 @@ def test_a_concatenation_is_divided_along_its_own_dimension(dim):
     assert found.sum().item() == pytest.approx(2)
     with plain_kernels():
         torch.testing.assert_close(found, mwp(network, picture(), 1, layer="tap"))
+
+
+# --- pooling and local response normalisation: equal to torch's own to the bit ---------------------------------------
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    height=st.integers(1, 9),
+    width=st.integers(1, 9),
+    kernel=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    stride=st.one_of(st.none(), st.tuples(st.integers(1, 3), st.integers(1, 3))),
+    padding=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    ceil=st.booleans(),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_max_pooling_is_torchs_own(height, width, kernel, stride, padding, ceil, dtype):
+    x = torch.randn(2, 3, height, width, dtype=dtype)
+    x[0, 0, 0, 0] = torch.nan
+    try:
+        expected = F.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=str(error)[:20].replace("(", r"\(").replace("[", r"\[")):
+            shortcuts.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil)
+        return
+    found = shortcuts.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    assert found.is_contiguous()
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (3, 1, 1)])
+def test_ties_go_to_the_same_child(kernel, stride, padding):
+    """Where several children are the largest, torch's gradient has a favourite, and so have we."""
+    x = torch.randint(0, 3, (2, 4, 9, 10)).float()
+    leaves = [x.clone().requires_grad_() for _ in range(2)]
+    pooled = [
+        pool(leaf, kernel, stride, padding)
+        for pool, leaf in zip((F.max_pool2d, shortcuts.max_pool2d), leaves, strict=True)
+    ]
+    assert torch.equal(*pooled)
+    signal = torch.rand_like(pooled[0])
+    assert torch.equal(*(torch.autograd.grad(out, leaf, signal)[0] for out, leaf in zip(pooled, leaves, strict=True)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("channels", [1, 13])
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+def test_response_norms_are_torchs_own(size, channels, dtype):
+    x = torch.randn(2, channels, 5, 6, dtype=dtype) * 20
+    expected = F.local_response_norm(x, size, alpha=2e-2, beta=0.6, k=1.5)
+    assert torch.equal(shortcuts.local_response_norm(x, size, alpha=2e-2, beta=0.6, k=1.5), expected)
+
+
+def test_a_network_gives_its_own_output_above_and_below_the_tap():
+    net = nn.Sequential(
+        nn.Conv2d(3, 6, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, ceil_mode=True),
+        nn.LocalResponseNorm(5),
+        nn.Conv2d(6, 8, 3),
+        nn.ReLU(),
+        nn.LocalResponseNorm(3),
+        nn.MaxPool2d(2, padding=1),
+        nn.Flatten(),
+        nn.LazyLinear(4),
+    ).eval()
+    x = torch.randn(2, 3, 20, 23)
+    expected = net(x).detach()
+    for layer in ("0", "2", "3", "5", "7"):
+        assert torch.equal(ExcitationPass(net, x, [layer]).output, expected)

@@ -1,8 +1,7 @@
 """The wall: everything in this package is only speed, and nothing outside needs it to be understood.
 
 `choose` is the one place where a plain implementation is exchanged for a fast one; `plain_kernels` switches that off.
-Also here: whether values are known at all. While a graph is traced for export they are not, and data-dependent
-shortcuts are off.
+Also here: whether values are known at all, which they are not while a graph is traced for export.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
     from excite.propagation.mode import Call
 
-__all__ = ["choose", "constants", "geometry", "is_concrete", "plain_kernels", "possibly", "tracing"]
-
 Implementation = TypeVar("Implementation")
 
 _plain: ContextVar[bool] = ContextVar("excite_plain_kernels", default=False)
@@ -41,11 +38,15 @@ def plain_kernels() -> Iterator[None]:
         ...     choose(torch.nn.functional.max_pool2d) is torch.nn.functional.max_pool2d
         True
     """
-    token = _plain.set(True)
+    yield from _within(_plain)
+
+
+def _within(switch: ContextVar[bool]) -> Iterator[None]:
+    token = switch.set(True)
     try:
         yield
     finally:
-        _plain.reset(token)
+        switch.reset(token)
 
 
 def choose(plain: Implementation) -> Implementation:
@@ -56,50 +57,32 @@ def choose(plain: Implementation) -> Implementation:
 @cache
 def _fast() -> dict[Any, Any]:
     """All that is exchanged: plain implementation -> fast one, with the same arguments and the same result."""
-    from excite.propagation import graph, mode, provenance, rules
-    from excite.propagation.fast import carry, kernels, pooling, shortcuts
+    from excite.propagation import graph, mode, rules
+    from excite.propagation.fast import carry, kernels, shortcuts
 
     return {
         rules.Affine: kernels.affine,
         graph.carry: carry.carry,
         mode.run_below: shortcuts.run_below,
-        provenance.Neuron.scaled: shortcuts.scaled_neuron,
-        torch.nn.functional.max_pool2d: pooling.max_pool2d,
-        torch.nn.functional.local_response_norm: pooling.local_response_norm,
+        torch.nn.functional.max_pool2d: shortcuts.max_pool2d,
+        torch.nn.functional.local_response_norm: shortcuts.local_response_norm,
     }
 
 
 def is_concrete() -> bool:
-    """Whether tensors have values, so that these may decide how the work is done; not while a graph is traced.
-
-    Example:
-        >>> is_concrete()
-        True
-    """
+    """Whether tensors have values, so that these may decide how the work is done; not while a graph is traced."""
     return not _tracing.get()
 
 
 def possibly(condition: Callable[[], Tensor | bool]) -> bool:
-    """Whether the condition holds; while a graph is traced it may, so True.
-
-    Example:
-        >>> possibly(lambda: False)
-        False
-        >>> with tracing():
-        ...     possibly(lambda: False)
-        True
-    """
+    """Whether the condition holds; while a graph is traced it may, so True."""
     return True if _tracing.get() else bool(condition())
 
 
 @contextmanager
 def tracing() -> Iterator[None]:
     """A graph for all images is traced within (`excite export`): no shortcut may depend on values."""
-    token = _tracing.set(True)
-    try:
-        yield
-    finally:
-        _tracing.reset(token)
+    yield from _within(_tracing)
 
 
 @contextmanager
@@ -107,11 +90,6 @@ def constants(given: Any = None) -> Iterator[None]:
     """Compute at once, also while a graph is traced: for what depends on no image.
 
     Not so where ``given`` holds a symbolic size, or a tensor that was made with one.
-
-    Example:
-        >>> with tracing(), constants():
-        ...     bool((torch.tensor([2.0]).sign() == 1).all())
-        True
     """
     if not _tracing.get() or any(isinstance(leaf, (torch.SymInt, FakeTensor)) for leaf in tree_leaves(given)):
         yield
@@ -122,16 +100,17 @@ def constants(given: Any = None) -> Iterator[None]:
 
 def geometry(call: Call, weight: Tensor) -> tuple[Any, ...] | None:
     """A convolution's function, stride, padding, dilation, groups; None where the padding is uneven."""
-    sizes: list[Any] = [call.function]
+    sizes: list[Any] = []
     for position, name, default in ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1)):
         value = call.argument(position, name, default=default)
         if not isinstance(value, str):
             value = [value] if isinstance(value, int) else list(value)
             value = value * (weight.dim() - 2) if len(value) == 1 else value
         sizes.append(value)
-    if isinstance(sizes[2], str):
-        width = [step * (side - 1) for step, side in zip(sizes[3], weight.shape[2:], strict=True)]
-        if sizes[2] == "same" and any(each % 2 for each in width):
+    stride, padding, dilation = sizes
+    if isinstance(padding, str):
+        width = [step * (side - 1) for step, side in zip(dilation, weight.shape[2:], strict=True)]
+        if padding == "same" and any(each % 2 for each in width):
             return None
-        sizes[2] = [each // 2 if sizes[2] == "same" else 0 for each in width]
-    return (*sizes, call.argument(6, "groups", default=1))
+        padding = [each // 2 if padding == "same" else 0 for each in width]
+    return call.function, stride, padding, dilation, call.argument(6, "groups", default=1)

@@ -26,17 +26,6 @@ if TYPE_CHECKING:
 
     Arrived = Mapping[int, "Tensor | Deferred"]
 
-__all__ = [
-    "Accumulator",
-    "Deferred",
-    "carry",
-    "channels_last",
-    "is_channels_last",
-    "materialize",
-    "transposed",
-    "zeros_channels_last",
-]
-
 # Nodes that copy values, and for which that can be done for all signals at once.
 _SAME = frozenset(["Alias", "Clone", "Contiguous"])
 _RESHAPING = frozenset(["ReshapeAlias", "Squeeze", "UnsafeView", "Unsqueeze", "View"])
@@ -44,15 +33,10 @@ _MAX_POOL = "MaxPool2DWithIndices"
 
 
 class Deferred(NamedTuple):
-    """A deferred product ``values * by``, which is 0 where the response of the units is not above 0.
+    """A deferred product ``values * by``, which is 0 where the response of the units is not above 0."""
 
-    Attributes:
-        values: [signals, *units].
-        by: the response of the units at any positive scale, [*units]; None: already multiplied.
-    """
-
-    values: Tensor
-    by: Tensor | None
+    values: Tensor  # [signals, *units]
+    by: Tensor | None  # the response of the units at any positive scale, [*units]; None: already multiplied
 
 
 @overload
@@ -60,138 +44,62 @@ def materialize(arrived: None) -> None: ...
 @overload
 def materialize(arrived: Tensor | Deferred) -> Tensor: ...
 def materialize(arrived: Tensor | Deferred | None) -> Tensor | None:
-    """The product, computed if it was deferred.
-
-    Example:
-        >>> materialize(Deferred(torch.ones(1, 1), torch.tensor([3.0]))).item(), materialize(None)
-        (3.0, None)
-    """
+    """The product, computed if it was deferred."""
     if not isinstance(arrived, Deferred):
         return arrived
     return arrived.values if arrived.by is None else _ordered_as(arrived.by, arrived.values) * arrived.by
 
 
-class Accumulator:
-    """The sum of the shares that arrive at one output of an operation, in as few steps as possible."""
-
-    def __init__(self) -> None:
-        self._deferred: Deferred | None = None  # all with the same factor
-        self._rest: Tensor | None = None  # all else, materialized
-        self._silent = True  # the rest is 0 where the response of the units is not above 0
-        self._owned = [False, False]  # whether the deferred values and the rest are referred to from here only
-
-    def add(self, arrived: Tensor | Deferred, *, owned: bool = False) -> None:
-        """Add the share of one parent; ``owned``: nothing else refers to its memory."""
-        if isinstance(arrived, Deferred) and arrived.by is not None:
-            if self._deferred is None:
-                self._deferred, self._owned[0] = arrived, owned
-                return
-            if self._deferred.by is arrived.by:
-                before = self._deferred.values
-                values = before.add_(arrived.values) if self._owned[0] else before + arrived.values
-                self._deferred, self._owned[0] = Deferred(values, arrived.by), True
-                return
-            owned = True  # it is computed here
-        self._silent = self._silent and isinstance(arrived, Deferred)
-        more = materialize(arrived)
-        if self._rest is None:
-            self._rest, self._owned[1] = more, owned
-        else:
-            self._rest, self._owned[1] = self._rest.add_(more) if self._owned[1] else self._rest + more, True
-
-    def room(self) -> Deferred | None:
-        """Take out what can be added to in place: deferred values that only this refers to."""
-        deferred = self._deferred if self._owned[0] else None
-        self._deferred = None if deferred is not None else self._deferred
-        return deferred
-
-    def total(self) -> Tensor | Deferred:
-        """The sum."""
-        if self._rest is None:
-            if self._deferred is None:
-                raise ValueError("nothing has arrived")
-            return self._deferred
-        total = self._rest
-        if self._deferred is not None:
-            values, factor = self._deferred
-            if factor is None:
-                raise ValueError("what is materialized belongs to the rest")
-            ordered = _ordered_as(values, total)
-            owned = self._owned[1] or ordered is not total
-            total = ordered.addcmul_(values, factor) if owned else torch.addcmul(ordered, values, factor)
-        return Deferred(total, None) if self._silent else total
+def added(before: Tensor | Deferred | None, more: Tensor | Deferred) -> Tensor | Deferred:
+    """The sum of the shares of two parents, deferred as long as their factor is the same."""
+    if before is None:
+        return more
+    if isinstance(before, Deferred) and isinstance(more, Deferred):
+        if before.by is more.by:
+            return Deferred(before.values + more.values, more.by)
+        return Deferred(_materialized_sum(before, more), None)
+    return _materialized_sum(before, more)
 
 
-@torch.no_grad()
-def carry(  # noqa: C901, PLR0912 - one loop over the graph
-    graph: Subgraph, signals: Sequence[Tensor], *, reuse: bool = True
-) -> list[Tensor]:
+def _materialized_sum(before: Tensor | Deferred, more: Tensor | Deferred) -> Tensor:
+    """In one step, where one of both is still a product."""
+    if not isinstance(more, Deferred) or more.by is None:
+        before, more = more, before
+    total = materialize(before)
+    if not isinstance(more, Deferred) or more.by is None:
+        return total + materialize(more)
+    return torch.addcmul(_ordered_as(more.values, total), more.values, more.by)
+
+
+def carry(graph: Subgraph, signals: Sequence[Tensor], *, reuse: bool = True) -> list[Tensor]:
     """As `excite.propagation.graph.carry`. ``reuse``: other signals may follow, so that normalisers are kept."""
-    waiting: dict[Any, dict[int, Accumulator]] = {}
-    found: dict[Tensor, Tensor] = {}
     done: dict[Any, list[Any]] = {}  # rules whose normalisers are of no more use once the node below is done
-    for (node, output), signal in zip(graph.starts, signals, strict=True):
-        _add(waiting, node, output, signal, owned=False)
-    for node, rule, below in graph.steps:
-        at_node = waiting.pop(node, None)
-        if at_node is None:
-            continue
-        if hasattr(node, "variable"):
-            found[node.variable] = _contiguous(materialize(at_node[0].total()))
-            continue
-        name = "" if rule is not None else node_name(node)
-        if name in _SAME and below[0][1] not in waiting:  # all is moved on as it is
-            waiting[below[0][1]] = {below[0][2]: at_node[0]}
+
+    def backward(node: Any, rule: Any, arrived: Arrived, below: Sequence[Any]) -> Sequence[Any]:
+        if rule is None or not isinstance(rule, Affine):
+            shares = _backward(node, rule, arrived)
         else:
-            arrived = {}
-            for output, accumulator in at_node.items():
-                arrived[output] = accumulator.total()
-            if isinstance(rule, Affine):
-                _add_affine(waiting, rule, arrived, below[0][1], below[0][2], reuse=reuse)
-            else:
-                shares = _backward(node, name, rule, arrived)
-                for k, child, output in below:
-                    if shares[k] is not None:
-                        _add(waiting, child, output, shares[k], owned=name == _MAX_POOL)
-        if not reuse:
-            for above in done.pop(node, ()):
-                above.forget()
-            if isinstance(rule, Affine):
-                done.setdefault(below[0][1], []).append(rule)
-    count = len(signals[0])
-    maps = []
-    for probe in graph.probes:
-        maps.append(found[probe] if probe in found else probe.new_zeros(count, *probe.shape))  # noqa: PERF401 - one frame less
-    return maps
+            ours: Any = rule  # of `kernels`
+            ours.reuse = reuse
+            shares = (ours.backward(*map(arrived.get, range(rule.outputs))),)
+            done.setdefault(below[0][1], []).append(rule)
+        for above in () if reuse else done.pop(node, ()):
+            above.forget()
+        return shares
+
+    def join(before: Tensor | Deferred | None, share: Tensor | Deferred, dtype: torch.dtype) -> Tensor | Deferred:
+        if (share.values if isinstance(share, Deferred) else share).dtype != dtype:
+            share = materialize(share).to(dtype)
+        return added(before, share)
+
+    found = plain.carried(graph, signals, backward, join)
+    return [
+        _contiguous(materialize(found[probe])) if probe in found else probe.new_zeros(len(signals[0]), *probe.shape)
+        for probe in graph.probes
+    ]
 
 
-def _add(
-    waiting: dict[Any, dict[int, Accumulator]], node: Any, output: int, share: Tensor | Deferred, *, owned: bool
-) -> None:
-    """Add a share to what has arrived at an output of a node, in the type of that output (as autograd does)."""
-    dtype = outputs_of(node)[output].dtype
-    if (share.values if isinstance(share, Deferred) else share).dtype != dtype:
-        share = materialize(share).to(dtype)
-    at_node = waiting.setdefault(node, {})
-    if output not in at_node:
-        at_node[output] = Accumulator()
-    at_node[output].add(share, owned=owned)
-
-
-def _add_affine(
-    waiting: dict[Any, dict[int, Accumulator]], rule: Any, arrived: Arrived, child: Any, output: int, *, reuse: bool
-) -> None:
-    """Add the share of a rule with one input, in place where it can."""
-    accumulator = waiting.get(child, {}).get(output)
-    room = None if accumulator is None else accumulator.room()
-    rule.reuse = reuse
-    share = rule.backward(*map(arrived.get, range(rule.outputs)), onto=room)
-    if room is not None and not (isinstance(share, Deferred) and share.values is room.values):
-        _add(waiting, child, output, room, owned=True)
-    _add(waiting, child, output, share, owned=True)
-
-
-def _backward(node: Any, name: str, rule: Rule | None, arrived: Arrived) -> Sequence[Any]:
+def _backward(node: Any, rule: Rule | None, arrived: Arrived) -> Sequence[Any]:
     """As `graph.down`, with deferred products."""
     first = arrived.get(0)
     if isinstance(rule, SignRouter):
@@ -201,7 +109,7 @@ def _backward(node: Any, name: str, rule: Rule | None, arrived: Arrived) -> Sequ
     if isinstance(rule, Sum):
         return _sum(rule, materialize(first), materialize(arrived.get(1)))
     if rule is None and first is not None:
-        deferred = isinstance(first, Deferred)
+        name, deferred = node_name(node), isinstance(first, Deferred)
         values, by = first if isinstance(first, Deferred) else (first, None)
         if name == _MAX_POOL:
             values, by = materialize(first), None
@@ -209,10 +117,7 @@ def _backward(node: Any, name: str, rule: Rule | None, arrived: Arrived) -> Sequ
         if copied is not None:
             factors = _copied(node, name, by, 0) if by is not None else [None] * len(copied)
             return list(map(Deferred, copied, factors or ())) if deferred else copied
-    whole = {}
-    for output, each in arrived.items():
-        whole[output] = materialize(each)
-    return plain.down(node, whole, rule)
+    return plain.down(node, {output: materialize(each) for output, each in arrived.items()}, rule)
 
 
 def _route(rule: SignRouter, arrived: Tensor | Deferred) -> tuple[Tensor | Deferred, Tensor | None]:
@@ -259,13 +164,9 @@ def _copied(node: Any, name: str, values: Tensor, lead: int) -> Sequence[Tensor]
     if name == _MAX_POOL and is_concrete():
         return (_to_largest(node, values),)
     if name == "Cat":
-        shapes = []
-        for below, output in node.next_functions:
-            if below is None or len(outputs_of(below)[output].shape) != values.dim() - lead:
-                return (
-                    None  # a constant, whose size is not known, or nothing at all, which torch may join with anything
-                )
-            shapes.append(outputs_of(below)[output].shape)
+        shapes = [() if below is None else outputs_of(below)[output].shape for below, output in node.next_functions]
+        if any(len(shape) != values.dim() - lead for shape in shapes):
+            return None  # a constant, whose size is not known, or nothing at all, which torch may join with anything
         dim = node._saved_dim  # noqa: SLF001 - torch has no other name for it, and stores -1 as 2**64 - 1
         dim = dim - 2**64 + len(shapes[0]) if dim >= 2**63 else dim
         return torch.split(values, [shape[dim] for shape in shapes], dim + lead)
@@ -299,24 +200,14 @@ def _to_largest(node: Any, signals: Tensor) -> Tensor:
 
 
 def channels_last(values: Tensor) -> Tensor:
-    """A batch of maps [N, C, H, W] in torch.channels_last; others, and on other devices, as they are.
-
-    Example:
-        >>> channels_last(torch.zeros(1, 8, 4, 4)).stride()
-        (128, 1, 32, 8)
-    """
+    """A batch of maps [N, C, H, W] in torch.channels_last; others, and on other devices, as they are."""
     if values.dim() != 4 or values.dtype != torch.float32 or values.device.type != "cpu" or not is_concrete():
         return values
     return values.contiguous(memory_format=torch.channels_last)
 
 
 def is_channels_last(signals: Tensor) -> bool:
-    """Whether signals [..., C, H, W] are in that order, and not in torch's usual order as well.
-
-    Example:
-        >>> is_channels_last(channels_last(torch.zeros(1, 8, 4, 4))), is_channels_last(torch.zeros(1, 8, 4, 4))
-        (True, False)
-    """
+    """Whether signals [..., C, H, W] are in that order, and not in torch's usual order as well."""
     return signals.dim() >= 4 and signals.stride(-3) == 1 and not signals.is_contiguous()
 
 
@@ -336,23 +227,8 @@ def _contiguous(values: Tensor) -> Tensor:
 
 
 def transposed(values: Tensor) -> Tensor:
-    """[..., a, b] as [..., b, a]. torch is four times as fast with one matrix after the other as with all at once.
-
-    Example:
-        >>> transposed(torch.tensor([[[1, 2, 3]]])).shape
-        torch.Size([1, 3, 1])
-    """
+    """[..., a, b] as [..., b, a]. torch is four times as fast with one matrix after the other as with all at once."""
     turned = values.new_empty(*values.shape[:-2], values.shape[-1], values.shape[-2])
     for new, old in zip(turned.flatten(0, -3), values.flatten(0, -3), strict=True):
         new.copy_(old.t())
     return turned
-
-
-def zeros_channels_last(like: Tensor, *lead: int, channels: int, sides: tuple[int, ...]) -> Tensor:
-    """Zeros [*lead, channels, *sides] in that order.
-
-    Example:
-        >>> zeros_channels_last(torch.ones(1), 2, 1, channels=8, sides=(4, 4)).shape
-        torch.Size([2, 1, 8, 4, 4])
-    """
-    return like.new_zeros(*lead, *sides, channels).movedim(-1, len(lead))

@@ -1,9 +1,7 @@
 """`Affine` by faster kernels: the same shares from weights that are read once, in the order the CPU wants them.
 
-`affine` chooses. Dense layers and convolutions with many weights are read a block of rows at a time: each is split by
-sign while it is in the CPU's cache and used there for the totals and for the way back. Other convolutions are
-transposed by calling torch's kernels directly, for all signals at once. All else is transposed by autograd, as in the
-plain rule.
+Dense layers and convolutions with many weights are read a block of rows at a time, split by sign while it is in the
+CPU's cache. Other convolutions are transposed by torch's kernels, all else by autograd, as in the plain rule.
 """
 
 from __future__ import annotations
@@ -19,21 +17,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from excite.propagation.fast import is_concrete
-from excite.propagation.fast.carry import (
-    Accumulator,
-    Deferred,
-    channels_last,
-    is_channels_last,
-    materialize,
-    transposed,
-)
-from excite.propagation.fast.convolution import LIMITS, Back, ConvolutionKernel, SignedWeight
+from excite.propagation.fast.carry import Deferred, added, channels_last, is_channels_last, materialize, transposed
+from excite.propagation.fast.convolution import LIMITS, ConvolutionKernel, SignedWeight
 from excite.propagation.fast.shortcuts import FlippedRows
 from excite.propagation.rules import Affine, LinearOperation, scale_for, scaled_by, total_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from excite.propagation.fast.convolution import Back
     from excite.propagation.graph import Saved
     from excite.propagation.rules import Hints, Shares
 
@@ -57,8 +49,8 @@ def affine(
     baseline: Tensor | None,
     hints: Hints,
 ) -> FastAffine:
-    """The fastest rule for some weights. It refers to their memory, whatever a parameter refers to later."""
-    kind, weight = FastAffine, None if weight is None else weight.detach()
+    """The fastest rule for some weights."""
+    kind = FastAffine
     if hints.row_dim == -1:
         kind = DenseRule
     elif hints.convolution is not None and not hints.grouped and weight is not None and weight.numel() >= MANY:
@@ -92,56 +84,47 @@ class FastAffine(Affine):
         """As the plain rule."""
         return (materialize(self.backward(*probabilities)),)
 
-    def backward(self, *arrived: Tensor | Deferred | None, onto: Deferred | None = None) -> Tensor | Deferred:
-        """As `down`, with deferred products.
-
-        ``onto`` is what the children have got already: it may be added to in place, and then its values are returned.
-        """
+    def backward(self, *arrived: Tensor | Deferred | None) -> Tensor | Deferred:
+        """As `down`, with deferred products."""
         self.check_weights()
         self.scale = 1.0
-        shares: list[Tensor | Deferred] = []
+        total: Tensor | Deferred | None = None
         for (direction, flipped), probability in zip(SIDES, arrived, strict=False):
             if probability is None:
                 continue
             if (probability.values if isinstance(probability, Deferred) else probability).dtype != self.dtype:
                 probability = materialize(probability).to(self.dtype)  # noqa: PLW2901 - the same in another type
             for factor, sign in ((self.unit, direction), (self.dual, -direction)):
-                if not factor:
-                    continue
-                share = self._redistribute((sign, flipped), probability, onto if factor == 1 and not shares else None)
-                if factor != 1:
-                    share = Deferred(share.values * factor, share.by) if isinstance(share, Deferred) else share * factor
-                shares.append(share)
-        if len(shares) == 1:
-            return shares[0]
-        total = Accumulator()
-        for share in shares:
-            total.add(share, owned=True)
-        if not shares:
-            some = materialize(next(each for each in arrived if each is not None))
-            return some.new_zeros(len(some), *self.child.tensor.shape)
-        return total.total()
+                if factor:
+                    share = self._redistribute((sign, flipped), probability)
+                    if factor != 1:
+                        values, by = share if isinstance(share, Deferred) else (share, None)
+                        share = Deferred(values * factor, by) if isinstance(share, Deferred) else values * factor
+                    total = added(total, share)
+        return self._nothing(*arrived) if total is None else total
 
-    def _redistribute(self, side: Side, probability: Tensor | Deferred, onto: Deferred | None) -> Tensor | Deferred:
+    def _nothing(self, *arrived: Tensor | Deferred | None) -> Tensor:
+        some = materialize(next(each for each in arrived if each is not None))
+        return some.new_zeros(len(some), *self.child.tensor.shape)
+
+    def _redistribute(self, side: Side, probability: Tensor | Deferred) -> Tensor | Deferred:
         """The children whose contributions have the sign of one side share the probability of their parents."""
         if self.cued and self.hints.row_dim == 1 and not self.hints.grouped and is_concrete():  # few units are cued
             probability = materialize(probability)
             rows = probability.transpose(0, 2).flatten(1).any(1).nonzero()[:, 0]
             if not len(rows):  # torch has no convolution without outputs
-                return probability.new_zeros(len(probability), *self.child.tensor.shape)
-            return Normaliser(self.restricted(rows), side).shares(probability.index_select(2, rows), None)
+                return self._nothing(probability)
+            return Normaliser(self.restricted(rows), side).shares(probability.index_select(2, rows))
         key = side, self.normalised
-        normaliser = self._normalisers.get(key)
-        if normaliser is None:
-            normaliser = Normaliser(self, side)
-            if self.reuse:
-                self._normalisers[key] = normaliser
-        return normaliser.shares(probability, onto)
+        normaliser = self._normalisers.get(key) or Normaliser(self, side)
+        if self.reuse:
+            self._normalisers[key] = normaliser
+        return normaliser.shares(probability) if normaliser.backs else self._nothing(probability)
 
     def restricted(self, rows: slice | Tensor) -> FastAffine:
         """The same rule for the units of some rows of the weights alone, which costs a fraction."""
         weight = None if self.weight is None else self.weight[rows]
-        alone = type(self)(self.function, self.child, weight, self.baseline, self.hints._replace(parameter=False))
+        alone = type(self)(self.function, self.child, weight, self.baseline, self.hints)
         alone.orientation = None if self.orientation is None else self.orientation[rows]
         alone.normalised, alone.scale, alone.cued = self.normalised, self.scale, self.cued
         alone._inputs, _ = self.signed_inputs()  # noqa: SLF001 - of the same class
@@ -162,17 +145,13 @@ class FastAffine(Affine):
         defer = len(self._inputs) == 1 and self.baseline is None and is_concrete()
         return self._inputs, self._inputs[0][0] if defer else None
 
-    def part(self, sign: int, *, flipped: bool) -> SignedWeight:
+    def part(self, weight: Tensor, sign: int, *, flipped: bool) -> SignedWeight:
         """The weights with that sign."""
-        weight = cast("Tensor", self.weight)
         orientation = self.orientation if flipped else None
         return SignedWeight(weight, sign, orientation, self.dtype, self.scale)
 
     def must_scale(self, total: Tensor, direction: int) -> bool:
-        """Whether totals of that sign have to be computed again, because the weights are extreme: with `scale`.
-
-        Only where totals are extreme are the weights measured, so that this costs next to nothing, and nothing is kept.
-        """
+        """Whether totals of that sign have to be computed again, because the weights are extreme: with `scale`."""
         if self.weight is None or self.scale != 1 or not self.normalised or not is_concrete() or not total.numel():
             return False
         if LEAST < float(total.amax() if direction > 0 else -total.amin()) < MOST:
@@ -190,60 +169,51 @@ class Normaliser:
     """The normaliser Z = W+^T a for one sign of the response (Eqn. 4), computed once for all signals."""
 
     def __init__(self, rule: FastAffine, side: Side) -> None:
-        self.shape = rule.child.tensor.shape
         self.autograd = rule.hints.convolution is None and rule.hints.row_dim != -1
         total = self._total(rule, side)
         if total is not None and rule.must_scale(total, side[0]):
             total = self._total(rule, side)
-        self.reciprocal = None if total is None else rule.reciprocal(total, side[0])
+        self.reciprocal = torch.zeros(()) if total is None else rule.reciprocal(total, side[0])
 
     def _total(self, rule: FastAffine, side: Side) -> Tensor | None:
         """Z, and the ways back; None: no child contributes."""
         (direction, flipped), totals = side, []
         self.backs: list[tuple[Tensor, Back]] = []
+        back: Back
         inputs, self.responses = rule.signed_inputs()
         for values, sign in inputs:
             if rule.weight is None and sign != direction:
                 continue  # positive weights: only children with that sign contribute
-            part = None if rule.weight is None else rule.part(direction * sign, flipped=flipped)
+            part = None if rule.weight is None else rule.part(rule.weight, direction * sign, flipped=flipped)
             if part is None or self.autograd:
                 operation = LinearOperation(rule.function, [None if part is None else part.tensor()])
-                total, back = operation.totals(values[None]), cast("Back", operation.back)
+                total, back = operation.totals(values[None]), operation.back
             elif rule.hints.convolution is None:  # a dense layer in a graph that is traced
                 weight = part.tensor()
-                total, back = functional.linear(values, weight), partial(_dense_back, weight)
+                total, back = functional.linear(values, weight), partial(functional.linear, weight=weight.t())
             else:
                 total, back = ConvolutionKernel(*rule.hints.convolution).both_ways(values, part)
             self.backs.append((values, back))
             totals.append(total)
         return total_of(totals) if totals else None
 
-    def shares(self, arrived: Tensor | Deferred, onto: Deferred | None) -> Tensor | Deferred:
-        """The shares of all children, [signals, *child]; ``onto`` as in `FastAffine.backward`."""
-        if self.reciprocal is None:  # no child contributes with that sign
-            some = materialize(arrived)
-            return some.new_zeros(len(some), *self.shape)
+    def shares(self, arrived: Tensor | Deferred) -> Tensor | Deferred:
+        """The shares of all children, [signals, *child]."""
         values, by = arrived if isinstance(arrived, Deferred) else (arrived, None)
         ratio = values * (self.reciprocal if by is None else by * self.reciprocal)
         if self.responses is not None and not self.autograd:
-            room = onto.values if onto is not None and onto.by is self.responses else None
-            share = self.backs[0][1](ratio, room)
-            return Deferred(share if room is None or share is room else room.add_(share), self.responses)
-        shares = []
-        for inputs, back in self.backs:
-            share = back(ratio)
-            shares.append(
-                share[:, 0] * inputs if self.autograd else share.mul_(inputs)
-            )  # autograd may give its argument
-        return total_of(shares)
+            return Deferred(self.backs[0][1](ratio), self.responses)
+        if self.autograd:  # it may give its argument, which must not be written to
+            return total_of([back(ratio)[:, 0] * inputs for inputs, back in self.backs])
+        return total_of([back(ratio).mul_(inputs) for inputs, back in self.backs])
 
 
 class DenseRule(FastAffine):
     """A dense layer, or a convolution as a dense layer at each position: rows of the weights are read in blocks."""
 
-    def _redistribute(self, side: Side, probability: Tensor | Deferred, onto: Deferred | None) -> Tensor | Deferred:
+    def _redistribute(self, side: Side, probability: Tensor | Deferred) -> Tensor | Deferred:
         if not is_concrete():  # then all rows at once
-            return super()._redistribute(side, probability, onto)
+            return super()._redistribute(side, probability)
         direction, flipped = side
         won, (children, responses) = self._units(materialize(probability)), self.signed_inputs()
         inputs, signs, back = [], [], []
@@ -257,7 +227,7 @@ class DenseRule(FastAffine):
             if len(parts) > 1:
                 total = total + inputs[1] @ parts[1].t()
             if self.must_scale(total, direction):
-                return self._redistribute(side, probability, onto)
+                return self._redistribute(side, probability)
             ratio = (_chosen(won, 2, rows) * self.reciprocal(total, direction)).flatten(0, 1)
             for each, part in zip(back, parts, strict=True):
                 each.addmm_(ratio, part, beta=kept)
@@ -290,9 +260,7 @@ class DenseRule(FastAffine):
         weight = cast("Tensor", self.weight).detach().movedim(1, -1)
         columns = weight[0].numel()
         some = 1 << round(math.log2(max(1, BLOCK / columns)))  # matrix products are fastest with powers of two
-        scratch = []
-        for number in range(len(signs)):
-            scratch.append(_scratch(weight, number, min(some, len(weight)), columns))  # noqa: PERF401 - one frame less
+        scratch = [_scratch(weight, number, min(some, len(weight)), columns) for number in range(len(signs))]
         for rows in self._rows(won, some):
             shape = (len(rows) if isinstance(rows, Tensor) else rows.stop - rows.start, *weight.shape[1:])
             spaces = [space[: shape[0]].view(shape) for space in scratch]
@@ -300,10 +268,11 @@ class DenseRule(FastAffine):
             if flipped and self.orientation is not None:
                 orientation = _chosen(self.orientation, 0, rows).to(weight.dtype)
                 chosen = torch.mul(chosen, orientation.view(-1, *[1] * (weight.dim() - 1)), out=spaces[-1])
-            chosen, parts = scaled_by(chosen, self.scale), []
-            for sign, space in zip(signs, spaces, strict=True):
-                parts.append(torch.clamp(chosen, *LIMITS[sign], out=space).flatten(1).to(self.dtype))
-            yield rows, parts
+            chosen, both = scaled_by(chosen, self.scale), zip(signs, spaces, strict=True)
+            yield (
+                rows,
+                [torch.clamp(chosen, *LIMITS[sign], out=space).flatten(1).to(self.dtype) for sign, space in both],
+            )
 
     def _rows(self, won: Tensor, some: int) -> Iterable[Rows]:
         """The rows of the units that won; all of a convolution, unless few channels are cued."""
@@ -316,8 +285,7 @@ class DenseRule(FastAffine):
 class WindowRule(DenseRule):
     """A convolution: a dense layer of all inputs of a window, at each position.
 
-    That copies the children more often than other kernels do, but where these have to reorder as many weights as there
-    are twice, that takes longer.
+    That copies the children more often than other kernels do, which have to reorder all weights twice.
     """
 
     def _gather(self, values: Tensor) -> Tensor:
@@ -386,7 +354,3 @@ def _chosen(values: Tensor, dim: int, rows: Rows, out: Tensor | None = None) -> 
     if isinstance(rows, slice):
         return values.narrow(dim, rows.start, rows.stop - rows.start)
     return torch.index_select(values, dim, rows, out=out)
-
-
-def _dense_back(weight: Tensor, ratios: Tensor, _onto: Tensor | None = None) -> Tensor:
-    return torch.matmul(ratios, weight)
