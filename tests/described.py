@@ -5,7 +5,7 @@ from pathlib import Path
 
 from annotated import SIDE, picture
 
-from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
+from excite.datasets.base import Phrase, PhraseDataset, PhraseSample
 
 RED, GREEN = (4, 4, 12, 12), (30, 28, 42, 44)
 WHOLE = (0, 0, SIDE, SIDE)

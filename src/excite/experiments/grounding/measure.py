@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite import __version__
-from excite.datasets.phrases import union
+from excite.datasets.base import union
 from excite.errors import DataError, ModelError, ProposalError
 from excite.experiments.base import digest
 from excite.grounding import PhraseSession, Scorer
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from excite.datasets import Box
-    from excite.datasets.phrases import Phrase, PhraseSample
+    from excite.datasets.base import Phrase, PhraseSample
     from excite.grounding import PhraseMap
     from excite.grounding.proposals import Source
     from excite.methods import Method

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from excite.datasets.phrases import union
+from excite.datasets.base import union
 from excite.experiments.base import failures_of
 from excite.experiments.grounding.measure import GAMMAS, OWN, PAPERS_GAMMAS
 from excite.experiments.grounding.run import MAIN
