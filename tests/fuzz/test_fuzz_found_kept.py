@@ -67,7 +67,7 @@ class TestNetworks:
     def test_a_checkpoint_of_other_shapes(self, tmp_path):
         _fit().save(tmp_path / "checkpoint", KEY)
         other = _fit()
-        other._weights["bias"] = torch.nn.Parameter(torch.zeros(7))
+        other.descent.weights["bias"] = torch.nn.Parameter(torch.zeros(7))
         with pytest.raises(ModelError, match="it is of another training"):
             other.resume(tmp_path / "checkpoint", KEY)
 

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from excite.models import Preprocess
-from excite.training.augmentation import Views, mirrored_square
+from excite.training.features import Views, mirrored_square
 
 PREPROCESS = Preprocess(shorter_side=28, mean=0, scale=1)
 

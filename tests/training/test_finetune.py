@@ -10,9 +10,8 @@ from excite.errors import DataError
 from excite.models.folder import FACTS, WEIGHTS
 from excite.training import features
 from excite.training import finetune as finetuning
-from excite.training.augmentation import Views
 from excite.training.examples import read_examples
-from excite.training.features import FeatureExtractor
+from excite.training.features import FeatureExtractor, Views
 from excite.training.finetune import FEATURES, FineTuning
 from excite.training.sgd import SGDOptions
 from excite.vocabulary import Labels

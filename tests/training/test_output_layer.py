@@ -160,5 +160,5 @@ class TestOutput:
                 return self.out(pictures[:, 0, 0]) + self.out(pictures[:, 1, 1])
 
         _, network, layer = begun(card_of(Twice))
-        with pytest.raises(ModelError, match="not called once"):
-            features_of(network, layer, PICTURES)
+        with pytest.raises(ModelError, match="cannot be replayed"):
+            Output.of(network, layer, PICTURES)

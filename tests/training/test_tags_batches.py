@@ -11,9 +11,8 @@ from PIL import Image
 from excite.errors import ImageError
 from excite.models import Preprocess
 from excite.tags.images import open_images
-from excite.training.augmentation import Views, WholeImage
-from excite.training.tags.batches import ImageLoader, epoch_order, image_groups
-from excite.training.tags.dataset import TagDataset
+from excite.training.features import Views, WholeImage
+from excite.training.tags.dataset import ImageLoader, TagDataset, epoch_order
 
 SEEN = Preprocess(shorter_side=8)
 
@@ -50,7 +49,7 @@ class TwoGroups:
 def test_groups_of_all_pictures():
     names, nothing = pa.array(["1/a", "0/b", "lost", "1/c"]), np.zeros((4, 2))
     dataset = TagDataset(names, nothing, nothing, nothing, {})
-    assert image_groups(dataset, TwoGroups()).tolist() == [1, 0, 0, 1]
+    assert dataset.groups(TwoGroups()).tolist() == [1, 0, 0, 1]
 
 
 @pytest.fixture

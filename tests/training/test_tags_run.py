@@ -29,10 +29,11 @@ from excite.models.folder import FACTS, WEIGHTS, read_saved
 from excite.tags.corpus import Corpus
 from excite.tags.dictionary import Dictionary
 from excite.tags.images import open_images
-from excite.training.tags import loop
-from excite.training.tags.distributed import distributed
+from excite.training.features import Views
+from excite.training.tags.dataset import epoch_order
+from excite.training.tags.loop import TrainingOptions
+from excite.training.tags.model import distributed
 from excite.training.tags.run import CHECKPOINT, CURVES, TagTraining
-from excite.training.tags.setup import TrainingOptions
 
 COLOURS = {"red": (220, 20, 20), "green": (20, 220, 20), "蓝 blue": (20, 20, 220)}
 QUICK = TrainingOptions(epochs=2, batch=12, rate=0.05, held_out=0.25, checks=2)
@@ -137,8 +138,8 @@ class TestLearning:
         network.out.weight.data.normal_(std=0.01, generator=torch.Generator().manual_seed(0))
         network.out.bias.data = ((truth.sum(0) + 0.5) / 41).logit()
         sgd = torch.optim.SGD((network.out if layers == "output" else network).parameters(), lr=0.05, momentum=0.9)
-        views = loop.epoch_order(np.zeros(40, np.int64), 0, 0)
-        seen = excite.training.augmentation.Views(learning.TINY.preprocess)
+        views = epoch_order(np.zeros(40, np.int64), 0, 0)
+        seen = Views(learning.TINY.preprocess)
         for start in range(0, 40, 8):
             names = [(k, rows[k]["image"]) for k in views[start : start + 8]]
             pictures = torch.cat([seen(Image.open(world / "photos" / name), name, (0,)) for _, name in names])
@@ -277,9 +278,9 @@ import learning, time
 from excite.models import MODELS
 from excite.tags.corpus import Corpus
 from excite.tags.images import open_images
-from excite.training.tags.setup import TrainingOptions
+from excite.training.tags.loop import TrainingOptions
 from excite.training.tags.run import TagTraining
-from excite.training.tags.distributed import distributed
+from excite.training.tags.model import distributed
 
 def slowly(items, total, what):
     for item in items:

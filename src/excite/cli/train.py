@@ -106,10 +106,9 @@ def tags_command(
     from excite.jobs.loop import no_progress
     from excite.tags.corpus import Corpus
     from excite.tags.images import open_images
-    from excite.training.tags.distributed import distributed
-    from excite.training.tags.loop import check_tensorboard
+    from excite.training.tags.loop import TrainingOptions, check_tensorboard
+    from excite.training.tags.model import distributed
     from excite.training.tags.run import TagTraining
-    from excite.training.tags.setup import TrainingOptions
 
     started = time.monotonic()
     options = TrainingOptions(layers, first, epochs, batch, rate, momentum, held_out, checks_per_epoch, views, seed)

@@ -1,6 +1,6 @@
 """The output layer of a classifier: which module it is, its input, and the operations behind it.
 
-Only this layer is trained, so everything below it is computed once. Most networks end with it; operations behind it
+While only this layer is trained, everything below it is computed once. Most networks end with it; operations behind it
 (the pooling of a convolution that answers at each position) are recorded in one forward pass and replayed on whatever
 the layer computes.
 """
@@ -8,6 +8,7 @@ the layer computes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -15,12 +16,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from excite.errors import ModelError
+from excite.models import Preprocess, find_card, load
+from excite.models.folder import FACTS, Saved, read_saved, save_classifier
 from excite.models.weights import fill
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import main_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from excite.models import Card
 
@@ -29,6 +32,50 @@ FAR = 1e6  # beyond any logit
 ROUNDING = 1e-4  # of the largest logit: the same sums in another order
 _SLOT = "_excite_slot"
 _Call = tuple["Callable[..., Any]", Any, Any]  # a function, args and kwargs with slots
+
+
+@dataclass(frozen=True, eq=False)
+class NewClassifier:
+    """A classifier with a new output layer, to be trained.
+
+    Attributes:
+        card: of the base classifier,
+        base: its network,
+        preprocess: and its preprocessing.
+        network: the same with a new output layer.
+        layer: the name of that layer.
+        architecture: the name of the network; not a folder.
+    """
+
+    card: Card
+    base: nn.Module
+    preprocess: Preprocess
+    network: nn.Module
+    layer: str
+    architecture: str
+
+    @classmethod
+    def of(cls, model: str, weights: str | None, classes: int, seed: int) -> Self:
+        """A new output layer for a classifier of `excite.load`."""
+        card, base = find_card(model), load(model, weights=weights, fully_convolutional=False)
+        if not isinstance(base.preprocess, Preprocess):
+            raise ModelError(f"{card.name} prepares its images in an unknown way: it cannot be trained.")
+        network, layer = with_new_output(card, base.module, classes, seed)
+        name = read_saved(Path(model)).base if (Path(model) / FACTS).is_file() else card.name
+        return cls(card, base.module, base.preprocess, network, layer, name)
+
+    def save(self, folder: Path, labels: Sequence[tuple[str, ...]], training: Mapping[str, Any]) -> list[Path]:
+        """Write the trained classifier with the synonyms of each output and the facts of its training."""
+        facts = Saved(
+            base=self.architecture,
+            labels=tuple(labels),
+            multilabel=True,
+            layers=self.card.layers,
+            size=self.preprocess.shorter_side,
+            fully_convolutional=self.card.fully_convolutional,
+            training=training,
+        )
+        return save_classifier(folder, self.network.cpu(), facts)
 
 
 def with_new_output(card: Card, base: nn.Module, classes: int, seed: int = 0) -> tuple[nn.Module, str]:
@@ -68,19 +115,28 @@ def _changed(network: nn.Module, other: nn.Module) -> list[str]:
     return sorted({name.rpartition(".")[0] for name in one.keys() & two.keys() if one[name].shape != two[name].shape})
 
 
+class _Reached(Exception):  # noqa: N818 - no error: it ends a forward pass early
+    pass
+
+
 def features_of(network: nn.Module, layer: str, pictures: Tensor) -> Tensor:
-    """The input of the output layer for these images."""
+    """The input of the output layer for these images; the rest of the network is not run."""
     inputs: list[Any] = []
-    handle = network.get_submodule(layer).register_forward_pre_hook(lambda _module, given: inputs.append(given))
+
+    def stop(_module: nn.Module, given: tuple[Any, ...]) -> None:
+        inputs.extend(given)
+        raise _Reached
+
+    handle = network.get_submodule(layer).register_forward_pre_hook(stop)
     try:
-        with torch.no_grad():
-            network(pictures)
+        network(pictures)
+    except _Reached:
+        pass
     finally:
         handle.remove()
-    if len(inputs) != 1 or len(inputs[0]) != 1 or not isinstance(inputs[0][0], Tensor):
+    if len(inputs) != 1 or not isinstance(inputs[0], Tensor):
         raise ModelError(f"the output layer {layer!r} is not called once with one tensor: it cannot be fine-tuned.")
-    features: Tensor = inputs[0][0]
-    return features
+    return inputs[0]
 
 
 class Output(nn.Module):
