@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +24,6 @@ from excite.cli.options import (
     group,
 )
 
-if TYPE_CHECKING:
-    from excite.vocabulary import Labels
-
 app = group("Train classifiers on corpora of any size.")
 
 TAGS_EXAMPLES = """\b
@@ -44,6 +41,7 @@ Examples:
   excite finetune --data coco --split train2017 --out pets --categories dog,cat --held-out 0.1
   excite attend photo.jpg dog --model voc                            any command takes the folder
 """
+PICTURES = "Where the images are: a folder, or shards such as pics-{000..011}.tar; the corpus' folder if none."
 OutFolder = Annotated[
     Path, typer.Option(help="The folder for the new classifier; a run that was stopped goes on there.")
 ]
@@ -59,13 +57,7 @@ def tags_command(
     context: typer.Context,
     corpus: CorpusArgument,
     out: OutFolder,
-    pictures: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHERE",
-            help="Where the images are: a folder, or shards such as pics-{000..011}.tar; the corpus' folder if none.",
-        ),
-    ] = None,
+    pictures: Annotated[str | None, typer.Option(metavar="WHERE", help=PICTURES)] = None,
     dictionary: Annotated[
         Path | None, typer.Option(help="The tags to learn, a CSV file; by default the one beside the corpus,")
     ] = None,
@@ -103,7 +95,6 @@ def tags_command(
     descent. Checkpoints let a run that was killed go on to the same result. Started by torchrun, several processes
     share the work. Images that cannot be read are counted and skipped.
     """
-    from excite.jobs.loop import no_progress
     from excite.tags.corpus import Corpus
     from excite.tags.images import open_images
     from excite.training.tags.loop import TrainingOptions, check_tensorboard
@@ -115,25 +106,13 @@ def tags_command(
     if tensorboard:
         check_tensorboard()
     with distributed() as processes:
-        training = TagTraining(
-            Corpus(corpus, columns_of(columns, users_needed=False)),
-            open_images(pictures or corpus.parent, urls=urls),
-            out,
-            options,
-            model,
-            weights,
-            dictionary,
-            min_count,
-            workers,
-            save_every,
-            tensorboard,
-            processes,
-            progress,
-            note,
-            shlex.join(["excite", *(context.obj or [])]),
-        )
-        if not processes.first:
-            training.note, training.progress = lambda _line: None, no_progress
+        read = Corpus(corpus, columns_of(columns, users_needed=False))
+        images = open_images(pictures or corpus.parent, urls=urls)
+        training = TagTraining(read, images, out, options, model, weights, dictionary, min_count, workers, save_every)
+        training.tensorboard, training.processes = tensorboard, processes
+        training.command = shlex.join(["excite", *(context.obj or [])])
+        if processes.first:
+            training.note, training.progress = note, progress
         answer = training.train()
     if processes.first:
         answer["seconds"] = round(time.monotonic() - started, 1)
@@ -160,8 +139,13 @@ def _print_tags(answer: dict[str, Any], out: Path) -> None:
         )
         say(f"best: {', '.join(answer['best'])}")
         say(f"worst: {', '.join(answer['worst'])}")
+    _print_files(answer)
+
+
+def _print_files(answer: dict[str, Any]) -> None:
     say(f"written: {', '.join(answer['files'])}")
-    say(f"next: excite attend PHOTO --model {shlex.quote(str(out))}", dim=True)
+    folder = Path(answer["files"][0]).parent
+    say(f"next: excite attend PHOTO --model {shlex.quote(str(folder))}", dim=True)
 
 
 def finetune_command(
@@ -197,12 +181,18 @@ def finetune_command(
     from excite.training.examples import read_examples
     from excite.training.finetune import FineTuning
     from excite.training.sgd import SGDOptions, usual_batch
+    from excite.vocabulary import Labels
 
     started = time.monotonic()
     executor = executor_of(workers, engine, address)
-    examples = read_examples(data, split)
-    wanted = _wanted(labels, categories)
-    training, aside = (examples if wanted is None else examples.of(wanted)).split(held_out)
+    chosen = examples = read_examples(data, split)
+    if labels is not None and categories is not None:
+        raise typer.BadParameter("--labels already says what to learn: leave --categories out")
+    if labels is not None:
+        chosen = examples.of(Labels.read(Path(labels)))
+    if categories is not None:
+        chosen = examples.of(Labels([category.strip() for category in categories.split(",")]))
+    training, aside = chosen.split(held_out)
     sgd = SGDOptions(batch or usual_batch(model), rate, seed=seed)
     tuning = FineTuning(model, training, out, weights, sgd, views, augment, executor, progress)
     answer = tuning.train()
@@ -211,17 +201,6 @@ def finetune_command(
     say_json(answer) if as_json else _print_finetuned(answer)
     failures = [*examples.failures, *tuning.failures]
     tell_failures(failures, len(examples.pictures) + len(examples.failures))
-
-
-def _wanted(labels: str | None, categories: str | None) -> Labels | None:
-    """The labels to learn, if any are given."""
-    from excite.vocabulary import Labels
-
-    if labels is not None and categories is not None:
-        raise typer.BadParameter("--labels already says what to learn: leave --categories out")
-    if categories is not None:
-        return Labels([category.strip() for category in categories.split(",")])
-    return None if labels is None else Labels.read(Path(labels))
 
 
 def _print_finetuned(answer: dict[str, Any]) -> None:
@@ -233,6 +212,4 @@ def _print_finetuned(answer: dict[str, Any]) -> None:
         say(f"in none of these images: {', '.join(answer['never_seen'])}")
     if answer.get("map") is not None:
         say(f"mean average precision on {answer['held_out']} held-out images: {answer['map']:.3f}")
-    say(f"written: {', '.join(answer['files'])}")
-    folder = Path(answer["files"][0]).parent
-    say(f"next: excite attend PHOTO --model {shlex.quote(str(folder))}", dim=True)
+    _print_files(answer)

@@ -120,21 +120,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A phrase with the boxes it refers to.
+    """A phrase with the boxes it refers to."""
 
-    Attributes:
-        text: As in the data set.
-        boxes: All regions it refers to, at least one.
-        group: The kind of object, such as "people"; blank where the data set has no kinds.
-        sentence: The sentence that contains it; blank without one.
-        also: Further kinds, which it counts for as well (Flickr30k Entities).
-    """
-
-    text: str
-    boxes: tuple[Box, ...]
-    group: str = ""
-    sentence: str = ""
-    also: tuple[str, ...] = ()
+    text: str  # as in the data set
+    boxes: tuple[Box, ...]  # all regions it refers to, at least one
+    group: str = ""  # the kind of object, such as "people"; blank where the data set has no kinds
+    sentence: str = ""  # the sentence that contains it; blank without one
+    also: tuple[str, ...] = ()  # further kinds, which it counts for as well (Flickr30k Entities)
 
     @property
     def groups(self) -> tuple[str, ...]:

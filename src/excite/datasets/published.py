@@ -21,21 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PublishedDataset:
-    """A data set with the archives of its splits.
+    """A data set with the archives of its splits."""
 
-    Attributes:
-        name: On the command line.
-        description: One line for users.
-        folder: Its folder for `open_dataset`, below the one it is fetched to.
-        splits: Split -> its archives.
-        usual: The splits that are fetched by default.
-    """
-
-    name: str
-    description: str
-    folder: str
-    splits: Mapping[str, tuple[Remote, ...]]
-    usual: tuple[str, ...]
+    name: str  # on the command line
+    description: str  # one line for users
+    folder: str  # its folder for `open_dataset`, below the one it is fetched to
+    splits: Mapping[str, tuple[Remote, ...]]  # split -> its archives
+    usual: tuple[str, ...]  # the splits that are fetched by default
 
     @classmethod
     def of(cls, name: str, facts: dict[str, Any]) -> Self:

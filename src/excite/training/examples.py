@@ -22,36 +22,22 @@ LABELS_ONLY = "annotations/labels_"  # SPLIT.jsonl: {"file": NAME, "labels": [CA
 
 @dataclass(frozen=True)
 class Example:
-    """A labelled image.
+    """A labelled image."""
 
-    Attributes:
-        name: its name within the data set.
-        path: the file.
-        present: the categories in the image.
-        unsure: categories with difficult instances only; by VOC's convention neither present nor absent.
-    """
-
-    name: str
-    path: Path
-    present: frozenset[str]
-    unsure: frozenset[str] = frozenset()
+    name: str  # its name within the data set
+    path: Path  # the file
+    present: frozenset[str]  # the categories in the image
+    unsure: frozenset[str] = frozenset()  # only difficult instances: neither present nor absent, by VOC's convention
 
 
 @dataclass(frozen=True)
 class Examples:
-    """The labelled images of a split.
+    """The labelled images of a split."""
 
-    Attributes:
-        labels: the words for each category; one of them is the data set's own.
-        categories: the data set's own words, in the same order.
-        pictures: the images.
-        failures: a line for each annotation that cannot be read.
-    """
-
-    labels: Labels
-    categories: tuple[str, ...]
-    pictures: tuple[Example, ...]
-    failures: tuple[str, ...] = ()
+    labels: Labels  # the words for each category; one of them is the data set's own
+    categories: tuple[str, ...]  # the data set's own words, in the same order
+    pictures: tuple[Example, ...]  # the images
+    failures: tuple[str, ...] = ()  # a line for each annotation that cannot be read
 
     def of(self, labels: Labels) -> Examples:
         """The same images with these labels only; one word of each label must be the data set's."""

@@ -40,24 +40,13 @@ MAX_SIDE = 2048  # larger images are reduced first; the square of a long strip w
 
 @dataclass(frozen=True)
 class Views:
-    """Random crops and flips, determined by the seed, the image's name and the number of the view.
+    """Random crops and flips, determined by the seed, the image's name and the number of the view."""
 
-    Attributes:
-        preprocess: the classifier's preprocessing; a view is a square of its shorter side.
-        seed: of the random numbers.
-    """
-
-    preprocess: Preprocess
-    seed: int = 0
+    preprocess: Preprocess  # the classifier's preprocessing; a view is a square of its shorter side
+    seed: int = 0  # of the random numbers
 
     def __call__(self, picture: Image.Image, name: str, numbers: Sequence[int]) -> Tensor:
-        """The views of these numbers, [numbers, 3, side, side].
-
-        Example:
-            >>> from excite.models import Preprocess
-            >>> Views(Preprocess(shorter_side=28))(Image.new("RGB", (60, 40)), "photo", range(2)).shape
-            torch.Size([2, 3, 28, 28])
-        """
+        """The views of these numbers, [numbers, 3, side, side]."""
         side = self.preprocess.shorter_side
         square = replace(self.preprocess, shorter_side=round(side * MARGIN), square=True, multiple=1)
         whole = square(mirrored_square(picture))
@@ -101,49 +90,34 @@ def mirrored_square(picture: Image.Image) -> Image.Image:
 
 @dataclass(frozen=True, eq=False)
 class FeatureExtractor:
-    """Computes the features of some views of each image, as work for `excite.jobs.loop.run`.
+    """Computes the features of some views of each image, as work for `excite.jobs.loop.run`."""
 
-    Attributes:
-        network: the classifier; the weights of its output layer do not matter.
-        layer: the name of its output layer.
-        views: the augmentation.
-        numbers: of the views.
-        images: the images of a corpus, whose names are the tasks; without any, tasks are examples with their files.
-    """
-
-    network: nn.Module
-    layer: str
-    views: Views | WholeImage
-    numbers: tuple[int, ...]
-    images: ImageSource | None = None
+    network: nn.Module  # the classifier; the weights of its output layer do not matter
+    layer: str  # the name of its output layer
+    views: Views | WholeImage  # the augmentation
+    numbers: tuple[int, ...]  # of the views
+    images: ImageSource | None = None  # of a corpus, whose tasks are names; else tasks are examples
     identity: str = field(init=False)
 
     def __post_init__(self) -> None:
         facts = [network_identity(self.network, self.layer), repr(self.views), self.numbers]
         object.__setattr__(self, "identity", json.dumps(facts))
 
-    def key(self, task: Example | str) -> str:
+    def key(self, task: Any) -> str:
         """Changes when the image, the network below its output layer or the views do."""
-        if isinstance(task, str):
-            return fingerprint((self.identity, task, self._corpus.state(task)), digits=32)
+        if self.images is not None:
+            return fingerprint((self.identity, task, self.images.state(task)), digits=32)
         return fingerprint((self.identity, task.name, file_state(task.path)), digits=32)
 
-    def __call__(self, task: Example | str) -> dict[str, Any]:
+    def __call__(self, task: Any) -> dict[str, Any]:
         """The features of an image in half precision, for a `FeatureStore`."""
-        if isinstance(task, str):
-            name, picture = task, self._corpus.read(task)
-        else:
-            name, picture = task.name, read_image(task.path)
+        images = self.images
+        name, picture = (task, images.read(task)) if images is not None else (task.name, read_image(task.path))
         with torch.no_grad():
             features = features_of(self.network, self.layer, self.views(picture, name, self.numbers)).half()
         if not features.isfinite().all():
             raise ModelError(f"the features of {name!r} are beyond all numbers: is it a network with weights?")
         return {"picture": name, "features": features.numpy()}
-
-    @property
-    def _corpus(self) -> ImageSource:
-        assert self.images is not None  # noqa: S101 - tasks are names only with a corpus
-        return self.images
 
 
 class FeatureStore(ResultStore):

@@ -45,36 +45,22 @@ EpochInput = tuple["Tensor", "Tensor", "Tensor"]
 class FineTuning:
     """The training of an output layer for the categories of some examples.
 
-    Args:
-        model: the base classifier, as in `excite.load`: a name, a file or a folder.
-        examples: the training images.
-        out: the folder for the new classifier, stored features and checkpoints.
-        weights: a weights file for the model.
-        sgd: hyperparameters.
-        views: the number of random views of each image, computed once before the training,
-        augment: or new random views in each epoch: the paper's procedure, far slower.
-        workers: the number of processes, or an executor.
-        progress: reports the progress.
-
-    Attributes:
-        failures: a line for each image that cannot be read; it is left out.
-
     Example:
         >>> examples = read_examples("VOCdevkit", "train")                         # doctest: +SKIP
         >>> FineTuning("efficientnet-lite0", examples, Path("voc")).train()        # doctest: +SKIP
         >>> excite.attend(excite.load("voc"), "photo.jpg", "dining table")         # doctest: +SKIP
     """
 
-    model: str
-    examples: Examples
-    out: Path
-    weights: str | None = None
-    sgd: SGDOptions = field(default_factory=SGDOptions)
-    views: int = VIEWS
-    augment: bool = False
-    workers: int | Executor = 1
-    progress: Progress = no_progress
-    failures: list[str] = field(default_factory=list)
+    model: str  # the base classifier, as in `excite.load`: a name, a file or a folder
+    examples: Examples  # the training images
+    out: Path  # the folder for the new classifier, stored features and checkpoints
+    weights: str | None = None  # a weights file for the model
+    sgd: SGDOptions = field(default_factory=SGDOptions)  # hyperparameters
+    views: int = VIEWS  # the number of random views of each image, computed once before the training
+    augment: bool = False  # or new random views in each epoch: the paper's procedure, far slower
+    workers: int | Executor = 1  # the number of processes, or an executor
+    progress: Progress = no_progress  # reports the progress
+    failures: list[str] = field(default_factory=list)  # a line for each image that cannot be read and is left out
 
     def train(self) -> dict[str, Any]:
         """Train and save the classifier; returns the training facts and the files."""
@@ -117,12 +103,8 @@ class FineTuning:
             yield features[images, (images + epoch) % views], present, sure
 
     def _fresh_views(self, extractor: FeatureExtractor, first: int) -> Iterator[EpochInput]:
-        """Each epoch takes a new view of each image, whose number is the epoch's; older ones are removed.
-
-        Raises:
-            DataError: an image of the previous epoch is gone, which would make it another training.
-        """
-        failed: int | None = None
+        """Each epoch takes a new view of each image, whose number is the epoch's; older ones are removed."""
+        failed: int | None = None  # before; one more would make it another training
         for epoch in itertools.count(first):
             here = self.out / FEATURES / f"epoch-{epoch}"
             for folder in here.parent.glob("epoch-*"):

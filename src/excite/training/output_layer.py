@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 from excite.errors import ModelError
 from excite.models import Preprocess, find_card, load
@@ -36,23 +37,14 @@ _Call = tuple["Callable[..., Any]", Any, Any]  # a function, args and kwargs wit
 
 @dataclass(frozen=True, eq=False)
 class NewClassifier:
-    """A classifier with a new output layer, to be trained.
+    """A classifier with a new output layer, to be trained."""
 
-    Attributes:
-        card: of the base classifier,
-        base: its network,
-        preprocess: and its preprocessing.
-        network: the same with a new output layer.
-        layer: the name of that layer.
-        architecture: the name of the network; not a folder.
-    """
-
-    card: Card
-    base: nn.Module
-    preprocess: Preprocess
-    network: nn.Module
-    layer: str
-    architecture: str
+    card: Card  # of the base classifier
+    base: nn.Module  # its network
+    preprocess: Preprocess  # and its preprocessing
+    network: nn.Module  # the same with a new output layer
+    layer: str  # the name of that layer
+    architecture: str  # the name of the network; not a folder
 
     @classmethod
     def of(cls, model: str, weights: str | None, classes: int, seed: int) -> Self:
@@ -82,9 +74,6 @@ def with_new_output(card: Card, base: nn.Module, classes: int, seed: int = 0) ->
     """The network of a card for other classes, and the name of its output layer.
 
     The output layer gets random weights, all others those of ``base``.
-
-    Raises:
-        ModelError: the number of classes does not change exactly one layer.
 
     Example:
         >>> from excite.models import MODELS, load
@@ -230,22 +219,12 @@ class _Recorder(TorchFunctionMode):
 
 def _emptied(given: Any) -> Any:
     """Arguments with slots for tensors behind the layer."""
-    if isinstance(given, Tensor):
-        return _Slot(getattr(given, _SLOT)) if hasattr(given, _SLOT) else given
-    return _mapped(_emptied, given)
+    return tree_map(lambda item: _Slot(getattr(item, _SLOT)) if hasattr(item, _SLOT) else item, given)
 
 
 def _filled(noted: Any, values: Sequence[Tensor]) -> Any:
     """Arguments with tensors in the slots."""
-    return values[noted.number] if isinstance(noted, _Slot) else _mapped(lambda inner: _filled(inner, values), noted)
-
-
-def _mapped(change: Callable[[Any], Any], given: Any) -> Any:
-    if isinstance(given, dict):
-        return {key: change(item) for key, item in given.items()}
-    if type(given) in {tuple, list}:
-        return type(given)(change(item) for item in given)
-    return given
+    return tree_map(lambda item: values[item.number] if isinstance(item, _Slot) else item, noted)
 
 
 def _flat(logits: Tensor) -> Tensor:

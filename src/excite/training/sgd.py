@@ -28,21 +28,13 @@ BATCH, BATCHES = 64, {"vgg16": 32}  # the paper's
 
 @dataclass(frozen=True)
 class SGDOptions:
-    """Hyperparameters: the paper's constant learning rate and Caffe's usual momentum.
+    """Hyperparameters: the paper's constant learning rate and Caffe's usual momentum."""
 
-    Attributes:
-        batch: images per step.
-        rate: the learning rate.
-        momentum: the weight of the previous step.
-        decay: weight decay per step.
-        seed: of the order of the images.
-    """
-
-    batch: int = BATCH
-    rate: float = 0.01
-    momentum: float = 0.9
-    decay: float = 0.0
-    seed: int = 0
+    batch: int = BATCH  # images per step
+    rate: float = 0.01  # the learning rate
+    momentum: float = 0.9  # the weight of the previous step
+    decay: float = 0.0  # weight decay per step
+    seed: int = 0  # of the order of the images
 
 
 class Descent:
@@ -65,11 +57,7 @@ class Descent:
         save_bytes(save(tensors, metadata={"key": key, "facts": json.dumps(facts)}), path)
 
     def resume(self, path: Path, key: str, restore: Callable[[dict[str, Any], dict[str, Tensor]], None]) -> bool:
-        """Continue from a checkpoint with the same key, whose facts and tensors ``restore`` gets; whether there is one.
-
-        Raises:
-            ModelError: the file is damaged.
-        """
+        """Continue from a checkpoint with this key, whose facts and tensors ``restore`` gets; whether there is one."""
         from safetensors import SafetensorError, safe_open
 
         if not path.is_file():
@@ -98,24 +86,18 @@ class Descent:
 
 
 class OutputTrainer:
-    """Trains an output layer, epoch by epoch.
-
-    Attributes:
-        losses: for each epoch the multi-label cross-entropy, summed over categories, averaged over images.
-    """
+    """Trains an output layer by multi-label cross-entropy, summed over categories, averaged over images."""
 
     def __init__(self, output: Output, options: SGDOptions) -> None:
         self.output, self.options = output, options
         self.descent = Descent(output.layer.named_parameters(), options)
-        self.losses: list[float] = []
+        self.losses: list[float] = []  # of each epoch
 
     def epoch(self, features: Tensor, present: Tensor, sure: Tensor) -> None:
         """Train on each image once, in an order determined by the seed and the epoch's number.
 
-        Args:
-            features: the output layer's input for each image.
-            present: [images, categories], 1 where a category is present and 0 where it is absent.
-            sure: [images, categories], 0 where that is unknown: excluded from the loss.
+        [images, categories]: ``present`` is 1 where a category is present and 0 where it is absent, ``sure`` is 0 where
+        that is unknown and excluded from the loss.
         """
         total, sgd = 0.0, self.descent.sgd
         order = np.random.default_rng([self.options.seed, len(self.losses)]).permutation(len(features))
@@ -160,10 +142,6 @@ def plateaued(losses: Sequence[float]) -> bool:
 
     The loss of a few thousand images falls for hundreds of epochs more, but by overfitting: average precision on other
     images stays or falls, and maps get worse (docs/finetune.md).
-
-    Example:
-        >>> plateaued([8, 4, 2, 1, 1, 1, 1, 1]), plateaued([8, 4, 2, 1.3, 1, 1, 1, 1, 0.97])
-        (False, True)
     """
     if len(losses) <= PATIENCE + 1:
         return False

@@ -41,21 +41,13 @@ StepPlan = tuple[int, "NDArray[np.int64]"]
 
 @dataclass(frozen=True, eq=False)
 class TagDataset:
-    """Images and their tags.
+    """Images and their tags."""
 
-    Attributes:
-        names: of the images, a distinct Arrow array of strings.
-        units: [images, first], the outputs of their first tags; -1 where there are fewer.
-        pairs: [n, 2], every (image, output) of all tags listed; for validation images only.
-        fractions: [images], the `uniform_hash` of each name.
-        left_out: the number of omitted rows of the corpus, by reason.
-    """
-
-    names: Any
-    units: NDArray[np.int32]
-    pairs: NDArray[np.int64]
-    fractions: NDArray[np.float64]
-    left_out: dict[str, int]
+    names: Any  # of the images, a distinct Arrow array of strings
+    units: NDArray[np.int32]  # [images, first], the outputs of their first tags; -1 where there are fewer
+    pairs: NDArray[np.int64]  # [n, 2], every (image, output) of all tags listed; for validation images only
+    fractions: NDArray[np.float64]  # [images], the `uniform_hash` of each name
+    left_out: dict[str, int]  # the number of omitted rows of the corpus, by reason
 
     def __len__(self) -> int:
         return len(self.units)
@@ -203,17 +195,11 @@ def batch_sampler(
 
 @dataclass(frozen=True)
 class Batch:
-    """The images of a step, decoded or as features.
+    """The images of a step, decoded or as features."""
 
-    Attributes:
-        values: [n, ...]; None where no image can be read.
-        rows: of the data set.
-        failures: the rows that cannot be read, and why.
-    """
-
-    values: Tensor | None
-    rows: NDArray[np.int64]
-    failures: tuple[tuple[int, str], ...] = ()
+    values: Tensor | None  # [n, ...]; None where no image can be read
+    rows: NDArray[np.int64]  # of the data set
+    failures: tuple[tuple[int, str], ...] = ()  # the rows that cannot be read, and why
 
     @classmethod
     def of(cls, read: list[tuple[int, Tensor | str]]) -> Batch:
@@ -229,16 +215,11 @@ class ImageLoader:
     """Reads and augments images by a `DataLoader`, in this process or in several workers; the result is the same.
 
     Workers are spawned, so nothing of this process is copied, and receive names, not the corpus.
-
-    Attributes:
-        images: the image source.
-        views: the augmentation.
-        workers: the number of processes; up to 1, this one.
     """
 
-    images: ImageSource
-    views: Views | WholeImage
-    workers: int = 1
+    images: ImageSource  # the image source
+    views: Views | WholeImage  # the augmentation
+    workers: int = 1  # the number of processes; up to 1, this one
 
     def __getitem__(self, request: Request) -> tuple[int, Tensor | str]:
         row, name, number = request

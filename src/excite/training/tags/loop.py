@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing, contextmanager
 from dataclasses import asdict, astuple, dataclass, field, fields
 from importlib import import_module
 from importlib.util import find_spec
@@ -40,34 +39,18 @@ CHECKPOINT, CURVES = "training.safetensors", "curves.csv"
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Hyperparameters; by default the paper's.
+    """Hyperparameters; by default the paper's."""
 
-    Attributes:
-        layers: "output", the last one only, or "all".
-        first: the number of an image's tags that are learnt.
-        epochs: at most.
-        batch: images per step, of all processes together.
-        rate: the learning rate, divided by 10 whenever the validation loss plateaus.
-        momentum: the weight of the previous step.
-        held_out: the share of validation images.
-        checks: evaluations of the loss per epoch.
-        views: random views of each image, computed once; 0: a new one in each epoch.
-        seed: of the views, the order and the initial weights.
-
-    Raises:
-        ModelError: the options exclude each other.
-    """
-
-    layers: str = "output"
-    first: int = FIRST
-    epochs: int = 3
-    batch: int = 64
-    rate: float = 0.01
-    momentum: float = 0.9
-    held_out: float = 0.1
-    checks: int = 4
-    views: int = 0
-    seed: int = 0
+    layers: str = "output"  # "output", the last one only, or "all"
+    first: int = FIRST  # the number of an image's tags that are learnt
+    epochs: int = 3  # at most
+    batch: int = 64  # images per step, of all processes together
+    rate: float = 0.01  # the learning rate, divided by 10 whenever the validation loss plateaus
+    momentum: float = 0.9  # the weight of the previous step
+    held_out: float = 0.1  # the share of validation images
+    checks: int = 4  # evaluations of the loss per epoch
+    views: int = 0  # random views of each image, computed once; 0: a new one in each epoch
+    seed: int = 0  # of the views, the order and the initial weights
 
     def __post_init__(self) -> None:
         if self.layers not in {"output", "all"}:
@@ -76,12 +59,7 @@ class TrainingOptions:
             raise ModelError("features are kept only while the layers below stay as they are: leave --views out")
 
     def is_check(self, step: int, epoch_steps: int) -> bool:
-        """Whether the loss is evaluated after so many steps; always at the end of an epoch.
-
-        Example:
-            >>> [step for step in range(1, 11) if TrainingOptions(checks=3).is_check(step, 10)]
-            [4, 7, 10]
-        """
+        """Whether the loss is evaluated after so many steps; always at the end of an epoch."""
         parts, within = min(self.checks, epoch_steps), (step - 1) % epoch_steps
         return within * parts // epoch_steps < (within + 1) * parts // epoch_steps
 
@@ -89,10 +67,8 @@ class TrainingOptions:
 class PlateauSchedule(ReduceLROnPlateau):
     """Divides the rate by 10 at a plateau, three times at most: three checks without a gain of a thousandth.
 
-    A lower rate is compared with the last loss of the one before, not with its best.
-
-    Attributes:
-        plateaus: so far; at the fourth, the training is over.
+    A lower rate is compared with the last loss of the one before, not with its best. At the fourth plateau, the
+    training is over.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
@@ -117,23 +93,14 @@ class PlateauSchedule(ReduceLROnPlateau):
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One evaluation of the losses.
+    """One evaluation of the losses."""
 
-    Attributes:
-        step: steps so far.
-        epoch: epochs so far, such as 1.25.
-        rate: the learning rate of the last steps.
-        training_loss: the mean per image since the last point.
-        validation_loss: the mean per held-out image; None without any.
-        pictures_per_second: since the last point or start; the only value that differs between equal trainings.
-    """
-
-    step: int
-    epoch: float
-    rate: float
-    training_loss: float
-    validation_loss: float | None
-    pictures_per_second: float
+    step: int  # steps so far
+    epoch: float  # epochs so far, such as 1.25
+    rate: float  # the learning rate of the last steps
+    training_loss: float  # the mean per image since the last point
+    validation_loss: float | None  # the mean per held-out image; None without any
+    pictures_per_second: float  # since the last point or start; the only value that differs between equal trainings
 
     @property
     def followed_loss(self) -> float:
@@ -147,41 +114,30 @@ def check_tensorboard() -> None:
         raise ExciteError("--tensorboard needs the package tensorboard: pip install 'excite[tensorboard]'")
 
 
-@contextmanager
-def tensorboard_writer(folder: Path, after: int) -> Iterator[Callable[[CurvePoint], None]]:
+def tensorboard_writer(folder: Path, after: int) -> Callable[[CurvePoint], None]:
     """A function that writes points for TensorBoard; those of earlier runs behind the step ``after`` are hidden."""
-    check_tensorboard()
     writer: Any = import_module("torch.utils.tensorboard").SummaryWriter
-    with closing(writer(str(folder), purge_step=after + 1 if after else None)) as board:
+    board = writer(str(folder), purge_step=after + 1 if after else None)
 
-        def add(point: CurvePoint) -> None:
-            for name in ("rate", "training_loss", "validation_loss", "pictures_per_second"):
-                if (value := getattr(point, name)) is not None:
-                    board.add_scalar(name, value, point.step)
-            board.flush()
+    def add(point: CurvePoint) -> None:
+        for name in ("rate", "training_loss", "validation_loss", "pictures_per_second"):
+            if (value := getattr(point, name)) is not None:
+                board.add_scalar(name, value, point.step)
+        board.flush()
 
-        yield add
+    return add
 
 
 @dataclass
 class TrainingState:
-    """The progress of a training, without its weights.
+    """The progress of a training, without its weights."""
 
-    Attributes:
-        step: steps made.
-        points: the curves so far.
-        loss: summed over the images since the last point,
-        pictures: and the number of these.
-        unreadable: the rows of images that could not be read; those of held-out images are negative.
-        lines: the messages of the first few.
-    """
-
-    step: int = 0
-    points: list[CurvePoint] = field(default_factory=list)
-    loss: float = 0.0
-    pictures: int = 0
-    unreadable: set[int] = field(default_factory=set)
-    lines: list[str] = field(default_factory=list)
+    step: int = 0  # steps made
+    points: list[CurvePoint] = field(default_factory=list)  # the curves so far
+    loss: float = 0.0  # summed over the images since the last point
+    pictures: int = 0  # and the number of these
+    unreadable: set[int] = field(default_factory=set)  # rows of images; those of held-out ones are negative
+    lines: list[str] = field(default_factory=list)  # the messages of the first few
 
     def fail(self, failed: Iterable[tuple[int, str]]) -> None:
         """Add unreadable rows and the reasons, each once."""
@@ -205,11 +161,7 @@ def save_checkpoint(path: Path, key: str, model: Model, state: TrainingState) ->
 
 
 def read_checkpoint(path: Path, key: str, model: Model) -> TrainingState | None:
-    """Restore a model from a checkpoint with the same key; None if there is none.
-
-    Raises:
-        ModelError: the file is damaged.
-    """
+    """Restore a model from a checkpoint with the same key; None if there is none."""
     state = TrainingState()
 
     def restore(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -224,35 +176,22 @@ def read_checkpoint(path: Path, key: str, model: Model) -> TrainingState | None:
 
 @dataclass(eq=False)
 class TrainingLoop:
-    """A training in progress.
+    """A training in progress."""
 
-    Attributes:
-        model: the network.
-        options: hyperparameters.
-        dataset: the training images.
-        groups: the group (shard) of each.
-        source: gives the features for each step.
-        validation: the held-out images.
-        folder: for checkpoints and curves.
-        key: changes when the training would take another course.
-        save_every: seconds between two checkpoints; after a check a tenth of it suffices. Small corpora have many
-            checks, and syncing a file takes longer than a step.
-        failed: unreadable images that the other processes do not know yet.
-        state: restored by `resume`.
-    """
-
-    model: Model
-    options: TrainingOptions
-    dataset: TagDataset
-    groups: NDArray[np.int64]
-    source: Callable[[Iterable[StepPlan]], Iterator[Batch]]
-    validation: Validation
-    folder: Path
-    key: str
-    save_every: float
+    model: Model  # the network
+    options: TrainingOptions  # hyperparameters
+    dataset: TagDataset  # the training images
+    groups: NDArray[np.int64]  # the group (shard) of each
+    source: Callable[[Iterable[StepPlan]], Iterator[Batch]]  # gives the features for each step
+    validation: Validation  # the held-out images
+    folder: Path  # for checkpoints and curves
+    key: str  # changes when the training would take another course
+    save_every: (
+        float  # seconds between two checkpoints; after a check, of which small corpora have many, a tenth suffices
+    )
     progress: Progress
-    failed: list[tuple[int, str]]
-    state: TrainingState = field(default_factory=TrainingState)
+    failed: list[tuple[int, str]]  # unreadable images that the other processes do not know yet
+    state: TrainingState = field(default_factory=TrainingState)  # restored by `resume`
     _saved: float = field(default_factory=time.monotonic)
     _seen: int = 0  # images since the last point or the start
     _since: float = field(default_factory=time.monotonic)
@@ -270,24 +209,18 @@ class TrainingLoop:
             self.schedule.step(point.followed_loss)
         return found is not None
 
-    def run(self, report: Callable[[CurvePoint], None] = lambda _point: None) -> None:
+    def run(self, report: Callable[[CurvePoint], None]) -> None:
         """Make all remaining steps, and report each new point of the curves."""
-        reported = len(self.state.points)
-        for _ in self.progress(self._steps(), self.steps - self.state.step, "steps"):
-            for point in self.state.points[reported:]:
-                report(point)
-            reported = len(self.state.points)
+        if not self.schedule.is_over:
+            for _ in self.progress(self._steps(report), self.steps - self.state.step, "steps"):
+                pass
 
-    def _steps(self) -> Iterator[dict[str, int]]:
+    def _steps(self, report: Callable[[CurvePoint], None]) -> Iterator[dict[str, int]]:
         state, options, processes = self.state, self.options, self.model.processes
-        units = torch.from_numpy(self.dataset.units)
-        over = self.schedule.is_over
-        if over:
-            return
+        units, over = torch.from_numpy(self.dataset.units), False
+        plans = batch_sampler(self.groups, options.seed, options.batch, options.epochs, state.step, processes)
         self._since = time.monotonic()
-        for batch in self.source(
-            batch_sampler(self.groups, options.seed, options.batch, options.epochs, state.step, processes)
-        ):
+        for batch in self.source(plans):
             is_check = options.is_check(state.step + 1, self.epoch_steps)
             due = time.monotonic() - self._saved >= self.save_every * (AT_CHECK if is_check else 1)
             own_units = units[torch.from_numpy(batch.rows)]
@@ -298,7 +231,7 @@ class TrainingLoop:
             state.pictures += seen
             self._seen += seen
             if is_check:
-                self._check()
+                report(self._check())
                 over = state.step == self.steps or self.schedule.is_over
             if save or over:
                 self._save()
@@ -306,7 +239,7 @@ class TrainingLoop:
             if over:
                 return
 
-    def _check(self) -> None:
+    def _check(self) -> CurvePoint:
         """Evaluate the losses: one more point of the curves."""
         state = self.state
         if not state.pictures:
@@ -324,6 +257,7 @@ class TrainingLoop:
         state.points.append(point)
         self.schedule.step(point.followed_loss)
         state.loss, state.pictures, self._seen, self._since = 0.0, 0, 0, time.monotonic()
+        return point
 
     def _save(self) -> None:
         """Write a checkpoint and the curves, if this is the first process."""

@@ -39,17 +39,11 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Distributed:
-    """This process within those of a torchrun that train one classifier; a single one is the trivial case.
+    """This process within those of a torchrun that train one classifier; a single one is the trivial case."""
 
-    Attributes:
-        rank: its number; only the first, 0, writes and prints.
-        size: the number of processes.
-        device: of this process.
-    """
-
-    rank: int = 0
-    size: int = 1
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    rank: int = 0  # its number; only the first, 0, writes and prints
+    size: int = 1  # the number of processes
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # of this process
 
     @property
     def first(self) -> bool:
@@ -100,16 +94,7 @@ def distributed() -> Iterator[Distributed]:
 def linear_loss(features: Tensor, weight: Tensor, bias: Tensor, units: Tensor) -> Tensor:
     """The loss of a linear output layer, summed over a batch, with gradients for features, weight and bias.
 
-    Args:
-        features: [images, inputs].
-        weight: [tags, inputs].
-        bias: [tags].
-        units: [images, n] the tags of each image; -1 is padding, and a repeated tag counts once.
-
-    Example:
-        >>> loss = linear_loss(torch.zeros(1, 4), torch.zeros(2, 4), torch.zeros(2), torch.tensor([[1, -1]]))
-        >>> round(float(loss), 4)  # twice log 2
-        1.3863
+    ``units`` [images, n] are the tags of each image; -1 is padding, and a repeated tag counts once.
     """
     if not torch.is_grad_enabled():  # so that forward computes no gradients
         features, weight, bias = features.detach(), weight.detach(), bias.detach()
@@ -179,8 +164,8 @@ def _loss(logits: Tensor, positives: tuple[Tensor, Tensor]) -> Tensor:
 def set_frequency_biases(layer: nn.Module, counts: NDArray[np.int64], pictures: int) -> None:
     """Set the biases of a new output layer to the logits of the tags' frequencies.
 
-    With biases of 0, 18,157 tags cost 12,585 nats per image, and most steps would go into learning that nearly all
-    tags are nearly always absent. A tag without images counts as half an image.
+    With biases of 0, most steps would go into learning that nearly all tags are nearly always absent
+    (docs/train-tags.md). A tag without images counts as half an image.
     """
     if not isinstance(layer.bias, Tensor):
         raise ModelError("the output layer has no biases for the frequencies of tags; take another network.")
@@ -209,14 +194,6 @@ class Model:
 
     Batch norms keep their statistics and nothing is dropped out, also when all layers are trained: so a batch gives the
     same gradients in one process or several, and the trained network is the one used later.
-
-    Args:
-        network: the classifier, with its new output layer.
-        layer: the name of that layer.
-        output: that layer and the operations behind it.
-        everything: train all layers, not only the last one.
-        options: hyperparameters.
-        processes: the process group.
     """
 
     def __init__(
@@ -259,13 +236,8 @@ class Model:
     def step(self, features: Tensor | None, units: Tensor, *, save: bool = False) -> tuple[float, int, bool]:
         """Make one SGD step, the same in all processes, on the mean loss of all readable images of the batch.
 
-        Args:
-            features: of this process's images; None where none can be read.
-            units: their tags.
-            save: whether this process asks for a checkpoint after the step.
-
-        Returns:
-            The summed loss, the number of readable images, and whether to save, of all processes together.
+        ``features`` are None where no image of this process can be read; ``save`` asks for a checkpoint after the step.
+        Returns the summed loss, the number of readable images, and whether to save, of all processes together.
         """
         sgd = self.descent.sgd
         sgd.zero_grad()

@@ -45,17 +45,11 @@ Failures = list[tuple[int, str]]
 
 @dataclass(frozen=True)
 class DictionaryChoice:
-    """A dictionary to learn.
+    """A dictionary to learn."""
 
-    Attributes:
-        dictionary: the tags.
-        source: where they come from, for the model card.
-        unspeakable: tags left out because no query can match them: blank, or nothing but dashes.
-    """
-
-    dictionary: Dictionary
-    source: str
-    unspeakable: tuple[str, ...] = ()
+    dictionary: Dictionary  # the tags
+    source: str  # where they come from, for the model card
+    unspeakable: tuple[str, ...] = ()  # tags left out because no query can match them: blank, or nothing but dashes
 
     @classmethod
     def of(cls, corpus: Corpus, path: Path | None = None, least: int | None = None) -> Self:
@@ -81,46 +75,23 @@ class DictionaryChoice:
 
 @dataclass(eq=False)
 class TagTraining:
-    """The training of a tag classifier.
+    """The training of a tag classifier."""
 
-    Args:
-        corpus: the images and their tags.
-        images: the image source.
-        out: the folder for the classifier, features and checkpoints; shared by all processes.
-        options: hyperparameters.
-        model: the base classifier, as in `excite.load`.
-        weights: a file for it.
-        dictionary: the tags to learn; by default the file beside the corpus,
-        min_count: or the tags listed at least so often.
-        workers: the number of processes that decode images.
-        save_every: seconds between two checkpoints.
-        tensorboard: also write the curves for TensorBoard.
-        processes: the process group.
-        progress: reports the progress.
-        note: receives notes for the user, a line each.
-        command: the command line, for the model card.
-
-    Example:
-        >>> corpus, photos = Corpus(Path("kept.parquet")), open_images("photos")    # doctest: +SKIP
-        >>> TagTraining(corpus, photos, Path("mine")).train()["map"]                # doctest: +SKIP
-        0.21
-    """
-
-    corpus: Corpus
-    images: ImageSource
-    out: Path
-    options: TrainingOptions = field(default_factory=TrainingOptions)
-    model: str = "efficientnet-lite0"
-    weights: str | None = None
-    dictionary: Path | None = None
-    min_count: int | None = None
-    workers: int = 1
-    save_every: float = 300
-    tensorboard: bool = False
-    processes: Distributed = field(default_factory=Distributed)
-    progress: Progress = no_progress
-    note: Callable[[str], None] = lambda _line: None
-    command: str = ""
+    corpus: Corpus  # the images and their tags
+    images: ImageSource  # the image source
+    out: Path  # the folder for the classifier, features and checkpoints; shared by all processes
+    options: TrainingOptions = field(default_factory=TrainingOptions)  # hyperparameters
+    model: str = "efficientnet-lite0"  # the base classifier, as in `excite.load`
+    weights: str | None = None  # a file for it
+    dictionary: Path | None = None  # the tags to learn; by default the file beside the corpus
+    min_count: int | None = None  # or the tags listed at least so often
+    workers: int = 1  # the number of processes that decode images
+    save_every: float = 300  # seconds between two checkpoints
+    tensorboard: bool = False  # also write the curves for TensorBoard
+    processes: Distributed = field(default_factory=Distributed)  # the process group
+    progress: Progress = no_progress  # reports the progress
+    note: Callable[[str], None] = lambda _line: None  # receives notes for the user, a line each
+    command: str = ""  # the command line, for the model card
 
     def train(self) -> dict[str, Any]:
         """Train, measure and save the classifier, or read the facts of a training that is finished already."""
@@ -132,11 +103,8 @@ class TagTraining:
                 (self.out / CHECKPOINT).unlink(missing_ok=True)
             return {**done, "already": True, "lines": [], "files": files_in(self.out)}
         loop = self._loop(key)
-        if self.tensorboard and first:
-            with tensorboard_writer(self.out / BOARD, loop.state.step) as add:
-                loop.run(add)
-        else:
-            loop.run()
+        with_board = self.tensorboard and first
+        loop.run(tensorboard_writer(self.out / BOARD, loop.state.step) if with_board else lambda _point: None)
         dictionary = self._choice.dictionary
         measures = measure(loop.validation, loop.model, dictionary, self.out / MEASURES if first else None)
         loop.share_failures()
@@ -185,23 +153,16 @@ class TagTraining:
             options=SGDOptions(rate=options.rate, momentum=options.momentum),
             processes=self.processes,
         )
+        source, stored = partial(fresh_views, self._training, self._loader(views), model.features), None
         if options.views:
-            features, rows, failed = self._extract(
-                views, options.views, self._training, self.out / TRAINING_FEATURES, "images"
-            )
-            failures += failed
-            source = partial(fixed_views, features, rows, len(self._training))
-        else:
-            loader = ImageLoader(self.images, views, self.workers)
-            source = partial(fresh_views, self._training, loader, model.features)
-        stored = None
+            seen = self._extract(views, options.views, self._training, TRAINING_FEATURES, "images")
+            failures += seen[2]
+            source = partial(fixed_views, *seen[:2], len(self._training))
         if options.views and len(self._held_out):
-            features, rows, failed = self._extract(
-                whole, 1, self._held_out, self.out / VALIDATION_FEATURES, "held-out images"
-            )
+            features, rows, failed = self._extract(whole, 1, self._held_out, VALIDATION_FEATURES, "held-out images")
             failures += [(~row, reason) for row, reason in failed]
             stored = features[:, 0], rows
-        validation = Validation(self._held_out, model, ImageLoader(self.images, whole, self.workers), stored)
+        validation = Validation(self._held_out, model, self._loader(whole), stored)
         loop = TrainingLoop(
             model=model,
             options=options,
@@ -221,8 +182,11 @@ class TagTraining:
             self.note(f"{self.out / CHECKPOINT} is of a training with other data or options: beginning anew")
         return loop
 
+    def _loader(self, views: Views | WholeImage) -> ImageLoader:
+        return ImageLoader(self.images, views, self.workers)
+
     def _extract(
-        self, views: Views | WholeImage, count: int, dataset: TagDataset, folder: Path, what: str
+        self, views: Views | WholeImage, count: int, dataset: TagDataset, folder: str, what: str
     ) -> tuple[Tensor, NDArray[np.int64], Failures]:
         """The features of all readable images, their rows, and the unreadable rows with the reasons.
 
@@ -234,7 +198,9 @@ class TagTraining:
         reasons: list[str] = []
         if not self.processes.first:
             self.processes.wait()
-        readable, features = extract_features(work, names, folder, what, reasons, max(1, self.workers), self.progress)
+        readable, features = extract_features(
+            work, names, self.out / folder, what, reasons, max(1, self.workers), self.progress
+        )
         if self.processes.first:
             self.processes.wait()
         known = set(readable)

@@ -36,13 +36,9 @@ Known = tuple["Tensor", "NDArray[np.int64]"]
 
 
 class Validation:
-    """Held-out images; while only the output layer is trained, their features are computed once.
+    """Held-out images, of which each process reads its share; their features, if only the output is trained, once.
 
-    Args:
-        dataset: the images.
-        model: the network in training.
-        loader: reads them whole; each process reads its share.
-        stored: their features, if known; the same in all processes.
+    ``stored`` are the features, if known; the same in all processes.
     """
 
     def __init__(self, dataset: TagDataset, model: Model, loader: ImageLoader, stored: Known | None = None) -> None:
