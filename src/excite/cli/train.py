@@ -9,22 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from excite.cli import options as shared
 from excite.cli.console import note, progress, say, say_json, tell_failures
-from excite.cli.options import (
-    Address,
-    Columns,
-    CorpusArgument,
-    Engine,
-    LabelsFile,
-    Model,
-    Weights,
-    Workers,
-    columns_of,
-    executor_of,
-    group,
-)
 
-app = group("Train classifiers on corpora of any size.")
+app = shared.group("Train classifiers on corpora of any size.")
 
 TAGS_EXAMPLES = """\b
 Examples:
@@ -55,7 +43,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 @app.command("tags", epilog=TAGS_EXAMPLES)
 def tags_command(
     context: typer.Context,
-    corpus: CorpusArgument,
+    corpus: shared.CorpusArgument,
     out: OutFolder,
     pictures: Annotated[str | None, typer.Option(metavar="WHERE", help=PICTURES)] = None,
     dictionary: Annotated[
@@ -64,8 +52,8 @@ def tags_command(
     min_count: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="or those seen at least so often in the corpus.")
     ] = None,
-    model: Model = "efficientnet-lite0",
-    weights: Weights = None,
+    model: shared.Model = "efficientnet-lite0",
+    weights: shared.Weights = None,
     layers: Annotated[str, typer.Option(metavar="output|all", help="Train the last layer only, or all.")] = "output",
     first: Annotated[int, typer.Option(min=1, help="How many of an image's tags are learnt, as they are listed.")] = 5,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs, at most.")] = 3,
@@ -86,7 +74,7 @@ def tags_command(
     urls: Annotated[
         bool, typer.Option("--urls", help="Fetch images whose names are web addresses; the corpus says from whom.")
     ] = False,
-    columns: Columns = None,
+    columns: shared.Columns = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier for the tags of a corpus; the folder can be given to every command as --model.
@@ -106,7 +94,7 @@ def tags_command(
     if tensorboard:
         check_tensorboard()
     with distributed() as processes:
-        read = Corpus(corpus, columns_of(columns, users_needed=False))
+        read = Corpus(corpus, shared.columns_of(columns, users_needed=False))
         images = open_images(pictures or corpus.parent, urls=urls)
         training = TagTraining(read, images, out, options, model, weights, dictionary, min_count, workers, save_every)
         training.tensorboard, training.processes = tensorboard, processes
@@ -152,9 +140,9 @@ def finetune_command(
     data: Annotated[Path, typer.Option(help="The folder of images to learn from: VOC, COCO, or with labels only.")],
     out: OutFolder,
     split: Annotated[str, typer.Option(help="Which part of the data.")] = "train",
-    model: Model = "efficientnet-lite0",
-    weights: Weights = None,
-    labels: LabelsFile = None,
+    model: shared.Model = "efficientnet-lite0",
+    weights: shared.Weights = None,
+    labels: shared.LabelsFile = None,
     categories: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Learn only these categories, in this order.")
     ] = None,
@@ -168,9 +156,9 @@ def finetune_command(
     ] = False,
     held_out: HeldOut = 0,
     seed: Seed = 0,
-    workers: Workers = None,
-    engine: Engine = "local",
-    address: Address = None,
+    workers: shared.Workers = None,
+    engine: shared.Engine = "local",
+    address: shared.Address = None,
     as_json: AsJson = False,
 ) -> None:
     """Train the output layer of a classifier for other categories; all other weights stay as they are.
@@ -184,7 +172,7 @@ def finetune_command(
     from excite.vocabulary import Labels
 
     started = time.monotonic()
-    executor = executor_of(workers, engine, address)
+    executor = shared.executor_of(workers, engine, address)
     chosen = examples = read_examples(data, split)
     if labels is not None and categories is not None:
         raise typer.BadParameter("--labels already says what to learn: leave --categories out")

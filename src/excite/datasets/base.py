@@ -171,9 +171,9 @@ class BaseDataset(ABC, Generic[Item_co]):
     def _read(self) -> list[str]:
         """Read the annotations of the split; return the names of its images, in order."""
 
-    @abstractmethod
     def _nothing(self) -> str:
         """The predicate of the error about a split without a single image."""
+        return "lists no images"
 
     @classmethod
     @abstractmethod
@@ -202,9 +202,6 @@ class Dataset(BaseDataset[Sample]):
 
     tolerance: ClassVar[int] = 15  # the Pointing Game's (paper, section 4.1)
     one_main_object: ClassVar[bool] = False
-
-    def _nothing(self) -> str:
-        return "lists no images"
 
     @property
     @abstractmethod
@@ -272,12 +269,9 @@ def chosen_split(split: str | None, splits: Sequence[str], folder: Path) -> str:
     """The split of this name, or the only one that begins so ("val" for "val2017"); None for the validation split."""
     wanted = "val" if split is None else split
     begun = [one for one in splits if wanted and one.startswith(wanted)]
-    if wanted in splits:
-        return wanted
-    if len(begun) == 1:
-        return begun[0]
-    if split is None and len(splits) == 1:
-        return splits[0]
+    for found in ([one for one in splits if one == wanted], begun, splits if split is None else ()):
+        if len(found) == 1:
+            return found[0]
     near = get_close_matches(wanted, splits, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     known = ", ".join(splits) or "none"
@@ -327,7 +321,7 @@ def group_targets(objects: Iterable[tuple[str, Instance]]) -> tuple[Target, ...]
 
 
 def union(boxes: tuple[Box, ...]) -> Box:
-    """The smallest box around all of these, of which there is at least one."""
+    """The smallest box around all of these."""
     x0, y0, x1, y1 = zip(*boxes, strict=True)
     return min(x0), min(y0), max(x1), max(y1)
 
@@ -443,18 +437,14 @@ def read_rows(path: Path) -> Iterator[TableRow]:
 def image_path(folder: Path, name: str, where: str) -> Path:
     """The file of an image. Names come from annotations, which must not lead out of the data set."""
     parts = PurePosixPath(name).parts
-    if not parts or PurePosixPath(name).is_absolute() or ".." in parts or not _is_file_name(name, parts):
+    try:  # a query for a name that file systems do not accept raises errors of many kinds
+        longest = max((len(os.fsencode(part)) for part in parts), default=LONGEST_NAME)
+    except UnicodeEncodeError:  # half of a character, which JSON can write
+        longest = LONGEST_NAME
+    is_name = "\0" not in name and longest <= LONGEST_PART and len(name) <= LONGEST_NAME
+    if PurePosixPath(name).is_absolute() or ".." in parts or not is_name:
         raise DataError(f"{where}: {name[:100]!r} is no name of an image in {str(folder)!r}")
     return folder / name
-
-
-def _is_file_name(name: str, parts: Sequence[str]) -> bool:
-    """Whether file systems accept such a name; a query for any other raises errors of many kinds."""
-    try:
-        longest = max(len(os.fsencode(part)) for part in parts)
-    except UnicodeEncodeError:  # half of a character, which JSON can write
-        return False
-    return "\0" not in name and longest <= LONGEST_PART and len(name) <= LONGEST_NAME
 
 
 def image_with_stem(folder: Path, stem: str, where: str) -> Path:

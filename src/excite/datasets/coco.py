@@ -82,11 +82,15 @@ class Coco(Dataset):
     def sample(self, name: str) -> Sample:
         """An image and its objects."""
         number = self._files[name]
-        size = self._size(number)
-        found = []
+        image, size, found = self._images[number], None, []
+        if "width" in image or "height" in image:
+            where = f"{self._path}, the image with id {number}"
+            size = checked_size(image.get("width"), image.get("height"), where)
         for index, entry in self._annotations.get(number, ()):
-            where = f"{self._path}, annotations[{index}]"
-            found.append((self._category(entry, where), _instance(entry, size, where)))
+            where, category = f"{self._path}, annotations[{index}]", entry.get("category_id")
+            if not isinstance(category, int) or category not in self._categories:
+                raise DataError(f"{where}: its category_id {str(category)[:40]} is missing or not in this file")
+            found.append((category, _instance(entry, size, where)))
         found.sort(key=lambda each: each[0])
         targets = group_targets((self._categories[category]["name"], instance) for category, instance in found)
         return Sample(name, self._picture(name), targets, size)
@@ -101,18 +105,6 @@ class Coco(Dataset):
 
     def _picture(self, name: str) -> Path:
         return image_path(self._pictures, name, str(self._path))
-
-    def _size(self, number: int) -> tuple[int, int] | None:
-        entry = self._images[number]
-        if "width" not in entry and "height" not in entry:
-            return None
-        return checked_size(entry.get("width"), entry.get("height"), f"{self._path}, the image with id {number}")
-
-    def _category(self, entry: Entry, where: str) -> int:
-        number = entry.get("category_id")
-        if not isinstance(number, int) or number not in self._categories:
-            raise DataError(f"{where}: its category_id {str(number)[:40]} is missing or not in this file")
-        return number
 
     def _by_id(self, content: Entry, part: str, name: str) -> dict[int, Entry]:
         """The entries of a list by their numbers, in that order; neither these nor their names are repeated."""
@@ -139,32 +131,18 @@ def _instance(entry: Entry, size: tuple[int, int] | None, where: str) -> Instanc
     if not isinstance(box, list) or len(box) != 4 or not all(isinstance(side, int | float) for side in box):
         raise DataError(f"{where}: the bbox must be four numbers, not {str(box)[:80]}")
     x, y, width, height = box
-    return Instance(
-        checked_box(x, y, x + width, y + height, where),
-        crowd=bool(entry.get("iscrowd", 0)),
-        mask=_mask(entry.get("segmentation"), size, where),
-        annotated_area=_area(entry.get("area"), where),
-    )
-
-
-def _mask(stored: str | None, size: tuple[int, int] | None, where: str) -> Mask | None:
-    """The annotated mask; None without one: the box stands for the object then."""
-    if stored in {None, "null", "[]"}:
-        return None
-    mask = Mask(stored)
-    try:
-        mask.check(size)
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from None
-    return mask
-
-
-def _area(area: object, where: str) -> float | None:
-    if area is None:
-        return None
-    if not isinstance(area, int | float) or not 0 <= area <= FARTHEST**2:
+    found = checked_box(x, y, x + width, y + height, where)
+    stored, mask = entry.get("segmentation"), None
+    if stored not in {None, "null", "[]"}:  # without a mask, the box stands for the object
+        mask = Mask(str(stored))
+        try:
+            mask.check(size)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
+    area = entry.get("area")
+    if area is not None and not (isinstance(area, int | float) and 0 <= area <= FARTHEST**2):
         raise DataError(f"{where}: the area must be a number of pixels, not {str(area)[:40]}")
-    return float(area)
+    return Instance(found, False, bool(entry.get("iscrowd", 0)), mask, None if area is None else float(area))
 
 
 def _with_outlines_as_text(entry: Entry) -> Entry:

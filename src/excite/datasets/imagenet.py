@@ -198,21 +198,18 @@ def _xml_boxes(folder: Path, place: Path, split: str) -> tuple[Collection[str], 
 
 
 def _xml_folder(folder: Path, split: str) -> Path | None:
-    """The folder that has the XML files of a split, or folders of classes with them."""
-    for place in _xml_folders(folder, split):
-        if place.is_dir() and any(_xml_files(place, split, in_classes=place != folder)):
-            return place
-    return None
+    """The folder that has the XML files of a split, or folders of classes with them.
 
-
-def _xml_folders(folder: Path, split: str) -> Iterator[Path]:
-    """The folders of the XML files in the challenge's archive, and in unpacked archives of boxes."""
-    yield from (folder / above / "Annotations/CLS-LOC" / split for above in ("ILSVRC", "."))
+    It is that of the challenge's archive, or of unpacked archives of boxes.
+    """
+    places = [folder / above / "Annotations/CLS-LOC" / split for above in ("ILSVRC", ".")]
     with os.scandir(folder) as entries:
         unpacked = sorted(entry.name for entry in entries if f"bbox_{split}" in entry.name)
-    yield from (folder / name / below for name in unpacked for below in (".", split))
+    places += [folder / name / below for name in unpacked for below in (".", split)]
     if split == "val":  # or beside the images; the million of train is not searched
-        yield from (folder / "val", folder)
+        places += [folder / "val", folder]
+    found = (place for place in places if place.is_dir())
+    return next((place for place in found if any(_xml_files(place, split, in_classes=place != folder))), None)
 
 
 def _xml_files(place: Path, split: str, *, in_classes: bool) -> Iterator[tuple[str, str]]:
