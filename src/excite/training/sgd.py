@@ -47,14 +47,15 @@ class Descent:
         )
 
     def save(self, path: Path, key: str, facts: Mapping[str, Any], **more: Tensor) -> None:
-        """Write the weights, their momentum, JSON facts and further tensors (safetensors), atomically."""
+        """Write the weights, their momentum, facts as JSON and further tensors (safetensors), atomically."""
         from safetensors.torch import save
 
         for name, weight in self.weights.items():
             more[f"weight.{name}"] = weight.detach()
             more[f"speed.{name}"] = self.sgd.state[weight].get("momentum_buffer", torch.zeros_like(weight))
         tensors = {name: tensor.cpu().contiguous() for name, tensor in more.items()}
-        save_bytes(save(tensors, metadata={"key": key, "facts": json.dumps(facts)}), path)
+        metadata = {"key": key, **{name: json.dumps(fact) for name, fact in facts.items()}}
+        save_bytes(save(tensors, metadata=metadata), path)
 
     def resume(self, path: Path, key: str, restore: Callable[[dict[str, Any], dict[str, Tensor]], None]) -> bool:
         """Continue from a checkpoint with this key, whose facts and tensors ``restore`` gets; whether there is one."""
@@ -69,7 +70,7 @@ class Descent:
                     return False
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
             self._restore(tensors)
-            restore(json.loads(metadata["facts"]), tensors)
+            restore({name: json.loads(fact) for name, fact in metadata.items() if name != "key"}, tensors)
         except (SafetensorError, OSError, RecursionError, RuntimeError, ValueError, KeyError, TypeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ModelError(f"{path} is damaged ({reason}): remove it to begin again.") from None

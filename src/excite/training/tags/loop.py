@@ -157,14 +157,15 @@ def save_checkpoint(path: Path, key: str, model: Model, state: TrainingState) ->
         "lines": state.lines,
         "scaler": model.scaler.state_dict(),
     }
-    model.descent.save(path, key, facts, failed=torch.tensor(sorted(state.unreadable), dtype=torch.int64))
+    model.descent.save(path, key, {"facts": facts}, failed=torch.tensor(sorted(state.unreadable), dtype=torch.int64))
 
 
 def read_checkpoint(path: Path, key: str, model: Model) -> TrainingState | None:
     """Restore a model from a checkpoint with the same key; None if there is none."""
     state = TrainingState()
 
-    def restore(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def restore(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        facts = metadata["facts"]
         if facts["scaler"]:
             model.scaler.load_state_dict(facts["scaler"])
         state.step, state.loss, state.pictures = facts["step"], facts["loss"], facts["pictures"]
