@@ -120,8 +120,7 @@ def _fits():
 def _model():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-    output, options = Output(network[1], ()), SGDOptions()
-    return Model(network, "1", output, everything=False, options=options, processes=Distributed())
+    return Model(network, "1", Output(network[1], ()), SGDOptions(), Distributed(), "output")
 
 
 def _checkpoints():

@@ -132,9 +132,7 @@ class TestTheList:
 
     def test_a_picture_without_annotation_and_something_else(self, folder, listed):
         listed.write_text("ILSVRC2012_val_00000009 9\n")
-        with pytest.raises(
-            DataError, match=r"val\.txt: it lists 'ILSVRC2012_val_00000009', but there is no .*xml in"
-        ):
+        with pytest.raises(DataError, match=r"val\.txt: it lists 'ILSVRC2012_val_00000009', but there is no .*xml in"):
             open_dataset(folder).sample("ILSVRC2012_val_00000009")
         listed.write_text("ILSVRC2012_val_00000001 1\na b c\n")
         with pytest.raises(DataError, match=r"val\.txt, line 2: an image with its number was expected"):

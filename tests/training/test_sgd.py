@@ -6,7 +6,7 @@ from torch import nn
 
 from excite.errors import ModelError
 from excite.training.output_layer import Output
-from excite.training.sgd import OutputTrainer, SGDOptions, plateaued, usual_batch
+from excite.training.sgd import OutputTrainer, SGDOptions, plateaued
 
 
 def batch(pictures=40, categories=3, features=5):
@@ -39,10 +39,6 @@ def same(one, other):
 )
 def test_the_last_five_must_bring_a_twentieth_of_everything(losses, expected):
     assert plateaued(losses) is expected
-
-
-def test_the_papers_batches():
-    assert (usual_batch("vgg16"), usual_batch("googlenet")) == (32, 64)
 
 
 def test_the_loss_is_summed_over_categories_and_averaged_over_pictures():

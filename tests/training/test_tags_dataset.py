@@ -10,7 +10,7 @@ from excite.tags.corpus import Corpus
 from excite.tags.dictionary import Dictionary
 from excite.training.examples import uniform_hash
 from excite.training.tags.dataset import read_tag_dataset
-from excite.training.tags.run import DictionaryChoice
+from excite.training.tags.run import chosen_dictionary
 
 TAGS = Dictionary(("dog", "cat", "2019", "日本", "-"), (5, 4, 3, 2, 1))
 
@@ -120,21 +120,21 @@ class TestWhichTags:
     ROWS = (("a", ["cat", "dog", "cat", None]), ("b", ["dog", "dog", "-", " ", "-", " "]), ("c", ["2019"]))
 
     def test_counted(self, tmp_path):
-        choice = DictionaryChoice.of(write(tmp_path / "c.parquet", self.ROWS, row_group_size=1), least=2)
-        assert choice.dictionary == Dictionary(("dog", "cat"), (3, 2))
-        assert choice.unspeakable == ("-",)  # a blank one is no tag at all
+        found, _, left_out = chosen_dictionary(write(tmp_path / "c.parquet", self.ROWS, row_group_size=1), least=2)
+        assert found == Dictionary(("dog", "cat"), (3, 2))
+        assert left_out == 1  # "-"; a blank one is no tag at all
 
     def test_the_one_beside_and_the_one_given(self, tmp_path):
         corpus = write(tmp_path / "c.parquet", self.ROWS)
         with pytest.raises(DataError, match="or --min-count N"):
-            DictionaryChoice.of(corpus)
+            chosen_dictionary(corpus)
         TAGS.save(tmp_path / "c.tags.csv")
-        assert DictionaryChoice.of(corpus).dictionary.tags == ("dog", "cat", "2019", "日本")
+        assert chosen_dictionary(corpus)[0].tags == ("dog", "cat", "2019", "日本")
         Dictionary(("emu",), (9,)).save(tmp_path / "mine.csv")
-        assert DictionaryChoice.of(corpus, tmp_path / "mine.csv").dictionary.tags == ("emu",)
+        assert chosen_dictionary(corpus, tmp_path / "mine.csv")[0].tags == ("emu",)
         with pytest.raises(DataError, match="leave one of them out"):
-            DictionaryChoice.of(corpus, tmp_path / "mine.csv", 3)
+            chosen_dictionary(corpus, tmp_path / "mine.csv", 3)
 
     def test_none_is_left(self, tmp_path):
         with pytest.raises(DataError, match="no tag to learn"):
-            DictionaryChoice.of(write(tmp_path / "c.parquet", self.ROWS), least=99)
+            chosen_dictionary(write(tmp_path / "c.parquet", self.ROWS), least=99)

@@ -168,7 +168,7 @@ def finetune_command(
     """
     from excite.training.examples import read_examples
     from excite.training.finetune import FineTuning
-    from excite.training.sgd import SGDOptions, usual_batch
+    from excite.training.sgd import BATCH, BATCHES, SGDOptions
     from excite.vocabulary import Labels
 
     started = time.monotonic()
@@ -181,7 +181,7 @@ def finetune_command(
     if categories is not None:
         chosen = examples.of(Labels([category.strip() for category in categories.split(",")]))
     training, aside = chosen.split(held_out)
-    sgd = SGDOptions(batch or usual_batch(model), rate, seed=seed)
+    sgd = SGDOptions(batch or BATCHES.get(model, BATCH), rate, seed=seed)
     tuning = FineTuning(model, training, out, weights, sgd, views, augment, executor, progress)
     answer = tuning.train()
     answer |= tuning.measure(aside) if held_out else {}

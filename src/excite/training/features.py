@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,11 +98,11 @@ class FeatureExtractor:
     views: Views | WholeImage  # the augmentation
     numbers: tuple[int, ...]  # of the views
     images: ImageSource | None = None  # of a corpus, whose tasks are names; else tasks are examples
-    identity: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        facts = [network_identity(self.network, self.layer), repr(self.views), self.numbers]
-        object.__setattr__(self, "identity", json.dumps(facts))
+    @cached_property
+    def identity(self) -> str:
+        """Of the network and the views."""
+        return json.dumps([network_identity(self.network, self.layer), repr(self.views), self.numbers])
 
     def key(self, task: Any) -> str:
         """Changes when the image, the network below its output layer or the views do."""

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -155,10 +156,11 @@ class CategoryScorer:
     """The probability of each category in a whole image, as work for `excite.jobs.loop.run`."""
 
     classifier: Classifier
-    identity: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "identity", json.dumps(identity(self.classifier)))
+    @cached_property
+    def identity(self) -> str:
+        """Of the classifier."""
+        return json.dumps(identity(self.classifier))
 
     def key(self, task: Example) -> str:
         """Changes when the image or the classifier does."""

@@ -133,11 +133,6 @@ def too_high(rate: float) -> ModelError:
     return ModelError(f"the loss grows without end at a rate of {rate:g}: give a lower --rate.")
 
 
-def usual_batch(base: str) -> int:
-    """The paper's batch size for a network."""
-    return BATCHES.get(base, BATCH)
-
-
 def plateaued(losses: Sequence[float]) -> bool:
     """Whether the last five epochs brought less than a twentieth of the total gain since the first epoch.
 

@@ -133,7 +133,7 @@ class TrainingState:
     """The progress of a training, without its weights."""
 
     step: int = 0  # steps made
-    points: list[CurvePoint] = field(default_factory=list)  # the curves so far
+    checks: list[CurvePoint] = field(default_factory=list)  # the curves so far
     loss: float = 0.0  # summed over the images since the last point
     pictures: int = 0  # and the number of these
     unreadable: set[int] = field(default_factory=set)  # rows of images; those of held-out ones are negative
@@ -149,30 +149,23 @@ class TrainingState:
 
 def save_checkpoint(path: Path, key: str, model: Model, state: TrainingState) -> None:
     """Write everything that the next step depends on, as tensors and JSON, atomically."""
-    facts = {
-        "step": state.step,
-        "checks": [asdict(point) for point in state.points],
-        "loss": state.loss,
-        "pictures": state.pictures,
-        "lines": state.lines,
-        "scaler": model.scaler.state_dict(),
-    }
-    model.descent.save(path, key, {"facts": facts}, failed=torch.tensor(sorted(state.unreadable), dtype=torch.int64))
+    facts = {**asdict(state), "scaler": model.scaler.state_dict()}
+    failed = torch.tensor(sorted(facts.pop("unreadable")), dtype=torch.int64)
+    model.descent.save(path, key, {"facts": facts}, failed=failed)
 
 
 def read_checkpoint(path: Path, key: str, model: Model) -> TrainingState | None:
     """Restore a model from a checkpoint with the same key; None if there is none."""
-    state = TrainingState()
+    found: list[TrainingState] = []
 
     def restore(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         facts = metadata["facts"]
-        if facts["scaler"]:
-            model.scaler.load_state_dict(facts["scaler"])
-        state.step, state.loss, state.pictures = facts["step"], facts["loss"], facts["pictures"]
-        state.points = [CurvePoint(**point) for point in facts["checks"]]
-        state.unreadable, state.lines = set(tensors["failed"].tolist()), facts["lines"]
+        if scaler := facts.pop("scaler"):
+            model.scaler.load_state_dict(scaler)
+        checks = [CurvePoint(**point) for point in facts.pop("checks")]
+        found.append(TrainingState(checks=checks, unreadable=set(tensors["failed"].tolist()), **facts))
 
-    return state if model.descent.resume(path, key, restore) else None
+    return found[0] if model.descent.resume(path, key, restore) else None
 
 
 @dataclass(eq=False)
@@ -206,7 +199,7 @@ class TrainingLoop:
         """Continue from the last checkpoint of the same training; whether there was one."""
         found = read_checkpoint(self.folder / CHECKPOINT, self.key, self.model)
         self.state = found or self.state
-        for point in self.state.points:
+        for point in self.state.checks:
             self.schedule.step(point.followed_loss)
         return found is not None
 
@@ -255,7 +248,7 @@ class TrainingLoop:
             validation_loss=self.validation.loss(),
             pictures_per_second=round(self._seen / max(time.monotonic() - self._since, 1e-9), 1),
         )
-        state.points.append(point)
+        state.checks.append(point)
         self.schedule.step(point.followed_loss)
         state.loss, state.pictures, self._seen, self._since = 0.0, 0, 0, time.monotonic()
         return point
@@ -265,7 +258,7 @@ class TrainingLoop:
         self.share_failures()
         if self.model.processes.first:
             columns = [column.name for column in fields(CurvePoint)]
-            save_csv([columns, *map(astuple, self.state.points)], self.folder / CURVES)
+            save_csv([columns, *map(astuple, self.state.checks)], self.folder / CURVES)
             save_checkpoint(self.folder / CHECKPOINT, self.key, self.model, self.state)
         self._saved = time.monotonic()
 

@@ -197,23 +197,16 @@ class Model:
     """
 
     def __init__(
-        self,
-        network: nn.Module,
-        layer: str,
-        output: Output,
-        *,
-        everything: bool,
-        options: SGDOptions,
-        processes: Distributed,
+        self, network: nn.Module, layer: str, output: Output, sgd: SGDOptions, processes: Distributed, layers: str
     ) -> None:
-        self.network = network.to(processes.device).eval()
-        self.layer, self.output, self.everything, self.processes = layer, output, everything, processes
-        self.network.requires_grad_(everything)
+        self.layer, self.output, self.processes = layer, output, processes
+        self.everything = layers == "all"
+        self.network = network.to(processes.device).eval().requires_grad_(self.everything)
         output.layer.requires_grad_()
         trained = ((name, weight) for name, weight in network.named_parameters() if weight.requires_grad)
-        self.descent = Descent(trained, options)
+        self.descent = Descent(trained, sgd)
         self.mixed = processes.device.type == "cuda"
-        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=self.mixed and everything)
+        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=self.mixed and self.everything)
         several = processes.size > 1
         objective = _Objective(self.descent.weights.values() if several else (), self.loss)
         self._objective = DistributedDataParallel(objective) if several else objective

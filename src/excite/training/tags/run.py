@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,34 +43,30 @@ TRAINING_FEATURES, VALIDATION_FEATURES = "features/views", "features/held-out"
 Failures = list[tuple[int, str]]
 
 
-@dataclass(frozen=True)
-class DictionaryChoice:
-    """A dictionary to learn."""
+def chosen_dictionary(
+    corpus: Corpus, path: Path | None = None, least: int | None = None
+) -> tuple[Dictionary, str, int]:
+    """The dictionary in a file or beside the corpus, or the tags that it lists at least ``least`` times.
 
-    dictionary: Dictionary  # the tags
-    source: str  # where they come from, for the model card
-    unspeakable: tuple[str, ...] = ()  # tags left out because no query can match them: blank, or nothing but dashes
-
-    @classmethod
-    def of(cls, corpus: Corpus, path: Path | None = None, least: int | None = None) -> Self:
-        """The dictionary in a file or beside the corpus, or the tags that it lists at least ``least`` times."""
-        if path is not None and least is not None:
-            raise DataError("a dictionary was given and --min-count asks for another one: leave one of them out")
-        beside = dictionary_beside(corpus.path)
-        if least is not None:
-            found = statistics_of(corpus).at_least(least)
-            source = f"the tags seen at least {least} times in {corpus.path.name}"
-        elif path is not None or beside.is_file():
-            found, source = Dictionary.read(path or beside), (path or beside).name
-        else:
-            raise DataError(
-                f"which tags shall be learnt? There is no {beside}: give --dictionary FILE.csv or --min-count N"
-            )
-        counted = [(tag, count) for tag, count in zip(found.tags, found.counts, strict=True) if fold(tag)]
-        if not counted:
-            raise DataError(f"there is no tag to learn: {source} has none")
-        tags, counts = zip(*counted, strict=True)
-        return cls(Dictionary(tags, counts), source, tuple(tag for tag in found.tags if not fold(tag)))
+    Also where it comes from, and how many tags are left out because no query can match them: blank, or only dashes.
+    """
+    if path is not None and least is not None:
+        raise DataError("a dictionary was given and --min-count asks for another one: leave one of them out")
+    beside = dictionary_beside(corpus.path)
+    if least is not None:
+        found = statistics_of(corpus).at_least(least)
+        source = f"the tags seen at least {least} times in {corpus.path.name}"
+    elif path is not None or beside.is_file():
+        found, source = Dictionary.read(path or beside), (path or beside).name
+    else:
+        raise DataError(
+            f"which tags shall be learnt? There is no {beside}: give --dictionary FILE.csv or --min-count N"
+        )
+    counted = [(tag, count) for tag, count in zip(found.tags, found.counts, strict=True) if fold(tag)]
+    if not counted:
+        raise DataError(f"there is no tag to learn: {source} has none")
+    tags, counts = zip(*counted, strict=True)
+    return Dictionary(tags, counts), source, len(found) - len(counted)
 
 
 @dataclass(eq=False)
@@ -105,7 +101,7 @@ class TagTraining:
         loop = self._loop(key)
         with_board = self.tensorboard and first
         loop.run(tensorboard_writer(self.out / BOARD, loop.state.step) if with_board else lambda _point: None)
-        dictionary = self._choice.dictionary
+        dictionary = self._tags
         measures = measure(loop.validation, loop.model, dictionary, self.out / MEASURES if first else None)
         loop.share_failures()
         facts = {**self._facts(loop), **measures, "key": key}
@@ -120,20 +116,19 @@ class TagTraining:
     def _read(self) -> None:
         """Read the corpus, and build a network for its tags."""
         options = self.options
-        self._choice = DictionaryChoice.of(self.corpus, self.dictionary, self.min_count)
-        dictionary = self._choice.dictionary
+        dictionary, self._source, left_out = chosen_dictionary(self.corpus, self.dictionary, self.min_count)
+        if left_out:
+            self.note(f"{left_out} tags of the dictionary are left out: blank, or nothing but dashes")
+        self._tags = dictionary
         self._training, self._held_out = read_tag_dataset(self.corpus, dictionary, options.first, options.held_out)
         self._new = new = NewClassifier.of(self.model, self.weights, len(dictionary), options.seed)
         counts = self._training.counts(len(dictionary))
         set_frequency_biases(new.network.get_submodule(new.layer), counts, len(self._training))
         self._groups = self._training.groups(self.images)
-        if self._choice.unspeakable:
-            left = len(self._choice.unspeakable)
-            self.note(f"{left} tags of the dictionary are left out: blank, or nothing but dashes")
 
     def _key(self) -> str:
         """Changes when the training would take another course."""
-        content = hashlib.blake2b("\0".join(self._choice.dictionary.tags).encode(errors="surrogatepass"))
+        content = hashlib.blake2b("\0".join(self._tags.tags).encode(errors="surrogatepass"))
         content.update(self._groups.tobytes())
         facts = [network_identity(self._new.network), repr(self._new.preprocess)]
         facts += [self._training.digest(), self._held_out.digest()]
@@ -145,14 +140,8 @@ class TagTraining:
         views, whole = Views(new.preprocess, options.seed), WholeImage(new.preprocess)
         device = self.processes.device
         output = Output.of(new.network.to(device), new.layer, views.of_noise().to(device))
-        model = Model(
-            new.network,
-            new.layer,
-            output,
-            everything=options.layers == "all",
-            options=SGDOptions(rate=options.rate, momentum=options.momentum),
-            processes=self.processes,
-        )
+        sgd = SGDOptions(rate=options.rate, momentum=options.momentum)
+        model = Model(new.network, new.layer, output, sgd, self.processes, options.layers)
         source, stored = partial(fresh_views, self._training, self._loader(views), model.features), None
         if options.views:
             seen = self._extract(views, options.views, self._training, TRAINING_FEATURES, "images")
@@ -163,19 +152,8 @@ class TagTraining:
             failures += [(~row, reason) for row, reason in failed]
             stored = features[:, 0], rows
         validation = Validation(self._held_out, model, self._loader(whole), stored)
-        loop = TrainingLoop(
-            model=model,
-            options=options,
-            dataset=self._training,
-            groups=self._groups,
-            source=source,
-            validation=validation,
-            folder=self.out,
-            key=key,
-            save_every=self.save_every,
-            progress=self.progress,
-            failed=failures,
-        )
+        data = self._training, self._groups, source, validation
+        loop = TrainingLoop(model, options, *data, self.out, key, self.save_every, self.progress, failures)
         if loop.resume():
             self.note(f"going on from step {loop.state.step} of {loop.steps}")
         elif (self.out / CHECKPOINT).is_file():
@@ -209,10 +187,10 @@ class TagTraining:
         return features, rows, failed
 
     def _facts(self, loop: TrainingLoop) -> dict[str, Any]:
-        last, tags = loop.state.points[-1], len(self._choice.dictionary)
+        last, tags = loop.state.checks[-1], len(self._tags)
         return {
             "corpus": self.corpus.path.name,
-            "dictionary": self._choice.source,
+            "dictionary": self._source,
             "tags": tags,
             "tags_never_seen": int((self._training.counts(tags) == 0).sum()),
             "pictures": len(self._training),
