@@ -5,7 +5,7 @@ from pathlib import Path
 
 from annotated import SIDE, picture
 
-from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
+from excite.datasets.base import Phrase, PhraseDataset, PhraseSample
 from excite.experiments.grounding.measure import matches_of
 from excite.metrics.ranking import first_match
 

@@ -23,9 +23,8 @@ from excite.tags.rules import CorpusSurvey, Rules
 from excite.training.features import FeatureStore
 from excite.training.output_layer import Output
 from excite.training.sgd import OutputTrainer, SGDOptions
-from excite.training.tags.distributed import Distributed
 from excite.training.tags.loop import TrainingState, read_checkpoint, save_checkpoint
-from excite.training.tags.model import Model
+from excite.training.tags.model import Distributed, Model
 
 __all__ = ["READERS"]
 
@@ -120,12 +119,12 @@ def _fits():
 def _model():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-    return Model(network, "1", Output(network[1], ()), everything=False, momentum=0.9, processes=Distributed())
+    return Model(network, "1", Output(network[1], ()), SGDOptions(), Distributed(), "output")
 
 
 def _checkpoints():
     state = TrainingState(step=3, loss=1.5, pictures=7)
-    state.failures.rows.add(4)
+    state.unreadable.add(4)
     return [_saved_by(lambda place: save_checkpoint(place, KEY, _model(), state))]
 
 

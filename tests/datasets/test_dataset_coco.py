@@ -74,24 +74,15 @@ class TestMasks:
             self.instance(tmp_path, content, **fields)
 
 
-class TestSizes:
-    def test_as_annotated(self, tmp_path, content):
-        content["images"][0].update(width=640, height=480)
-        assert open_dataset(write_coco(tmp_path, content)).sample("000000.jpg").size == (640, 480)
-
-    def test_unknown(self, tmp_path, content):
-        for image in content["images"]:
-            del image["width"], image["height"]
-        dataset = open_dataset(write_coco(tmp_path, content))
-        assert [sample.size for sample in dataset] == [None] * 4
-
-    @pytest.mark.parametrize("side", [None, 0, -3, "48", 48.5, 10**9])
-    def test_broken(self, tmp_path, content, side):
-        content["images"][0]["width"] = side
-        dataset = open_dataset(write_coco(tmp_path, content))
-        with pytest.raises(DataError, match=r"the image with id 99: .* is no size of an image"):
-            dataset.sample("000000.jpg")
-        assert dataset.sample("000001.jpg").size == (SIDE, SIDE)
+@pytest.mark.parametrize("side", [None, 0, -3, "48", 48.5, 10**9])
+def test_sizes(tmp_path, content, side):
+    content["images"][0]["width"] = side
+    content["images"][1].update(width=640, height=480)
+    del content["images"][2]["width"], content["images"][2]["height"]
+    dataset = open_dataset(write_coco(tmp_path, content))
+    with pytest.raises(DataError, match=r"the image with id 99: .* is no size of an image"):
+        dataset.sample("000000.jpg")
+    assert [dataset.sample(f"00000{k}.jpg").size for k in (1, 2, 3)] == [(640, 480), None, (SIDE, SIDE)]
 
 
 def test_the_layout_of_2014(tmp_path):
@@ -101,15 +92,6 @@ def test_the_layout_of_2014(tmp_path):
     dataset = open_dataset(tmp_path, "val")
     assert dataset.sample("COCO_val2014_000000000001.jpg").path.parent == tmp_path / "val2014"
     assert dataset.also_called("COCO_val2014_000000000001.jpg") == ("COCO_val2014_000000000001", "98")
-
-
-def test_one_broken_annotation_is_its_pictures(tmp_path, content):
-    """The others are measured: the file is not given up for it."""
-    del content["annotations"][0]["bbox"]
-    dataset = open_dataset(write_coco(tmp_path, content))
-    with pytest.raises(DataError, match=r"annotations\[0\]: the bbox must be four numbers, not None"):
-        dataset.sample("000000.jpg")
-    assert all(dataset.sample(name).targets for name in dataset.names if name != "000000.jpg")
 
 
 def test_a_category_without_instances(tmp_path, content):

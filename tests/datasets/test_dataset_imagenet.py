@@ -50,6 +50,8 @@ def test_the_usual_words_where_there_is_no_file_of_words(folder):
     assert (target.boxes, dataset.words(target.concept)[0]) == (((111, 108, 442, 194),), "sea snake")
     assert len(dataset.categories) == 1000
     assert dataset.concept("n01751748", imagenet_labels()).units == (65,)
+    with pytest.raises(DataError, match=r"csv, line 2: 'n00000000' is no class of ImageNet"):
+        boxes(folder, "a,n00000000 1 2 3 4")
 
 
 class TestConcepts:
@@ -81,6 +83,9 @@ class TestBroken:
             ("a,", "line 2: a class and four numbers"),
             ("a,n00000000 1 2 3 four", "line 2: the corners of a box must be numbers"),
             ("a,n00000000 5 2 3 4", "line 2: .* is no box"),
+            ("a,n00000000 -1 2 3 4", "line 2: .* begins outside of the image"),
+            ("a,n00000000 nan 2 3 4", "line 2: .* is no box"),
+            ("a,n00000000 1 2 1e999 4", "line 2: .* is no box"),
             ("a,n09999999 1 2 3 4", "line 2: 'n09999999' is no class"),
             ("a", "line 2: two columns"),
             ("a,n00000000 1 2 3 4\na,n00000000 1 2 3 4", "line 3: two columns and a new image"),
@@ -90,22 +95,14 @@ class TestBroken:
         with pytest.raises(DataError, match=rf"LOC_val_solution\.csv, {words}"):
             boxes(folder, line)
 
-    def test_no_header(self, folder):
-        (folder / "LOC_val_solution.csv").write_text("a,n00000000 1 2 3 4\n")
-        with pytest.raises(DataError, match="line 1: the columns must be"):
+    @pytest.mark.parametrize(
+        ("file", "text", "words"),
+        [
+            ("LOC_val_solution.csv", "a,n00000000 1 2 3 4\n", "line 1: the columns must be"),
+            ("LOC_synset_mapping.txt", "n00000000 red\ngreen\n", "line 2: a WordNet number"),
+        ],
+    )
+    def test_a_file(self, folder, file, text, words):
+        (folder / file).write_text(text)
+        with pytest.raises(DataError, match=rf"{file}, {words}"):
             open_dataset(folder)
-
-    def test_words(self, folder):
-        (folder / "LOC_synset_mapping.txt").write_text("n00000000 red\ngreen\n")
-        with pytest.raises(DataError, match=r"LOC_synset_mapping\.txt, line 2: a WordNet number"):
-            open_dataset(folder)
-
-    def test_a_number_that_nobody_knows(self, folder):
-        (folder / "LOC_synset_mapping.txt").unlink()
-        with pytest.raises(DataError, match=r"csv, line 2: 'n00000000' is no class of ImageNet"):
-            boxes(folder, "a,n00000000 1 2 3 4")
-
-    @pytest.mark.parametrize("corner", ["-1", "nan", "inf", "1e999"])
-    def test_corners_that_are_none(self, folder, corner):
-        with pytest.raises(DataError, match=r"csv, line 2: .*(is no box|begins outside of the image)"):
-            boxes(folder, f"a,n00000000 {corner} 2 3 4")

@@ -1,10 +1,7 @@
 """The XML files of ImageNet's original challenge."""
 
-import csv
-
 import pytest
 from annotated import imagenet_xml, picture, scenes, write_imagenet_xml
-from PIL import Image
 
 from excite.datasets import open_dataset
 from excite.errors import DataError
@@ -111,39 +108,10 @@ class TestLayouts:
         assert all(sample.path.is_file() for sample in dataset)
 
 
-class TestCounting:
-    def test_from_nought_and_the_last_one_included(self, folder):
-        """Whatever VOC's XML means by the same tags: else no box could begin at 0 or end at 499."""
-        sample = annotate(folder, imagenet_xml([("n01440764", (0, 0, 500, 375))], size=(500, 375)))
-        assert (sample.targets[0].boxes, sample.size) == (((0, 0, 500, 375),), (500, 375))
-
-    def test_the_same_boxes_as_in_the_table(self, shared_data, tmp_path):
-        """The first thirty real ones, written as XML by hand."""
-        real = shared_data / "imagenet"
-        with (real / "LOC_val_solution.csv").open(newline="") as table:
-            rows = [row for row, _ in zip(csv.DictReader(table), range(30), strict=False)]
-        (tmp_path / "bbox_val").mkdir()
-        (tmp_path / "val").mkdir()
-        for row in rows:
-            (tmp_path / "val" / f"{row['ImageId']}.JPEG").symlink_to(real / "val" / f"{row['ImageId']}.JPEG")
-            words = row["PredictionString"].split()
-            objects = ""
-            for k in range(0, len(words), 5):
-                tags = zip(("xmin", "ymin", "xmax", "ymax"), words[k + 1 : k + 5], strict=True)
-                corners = "".join(f"<{tag}>{number}</{tag}>" for tag, number in tags)
-                objects += f"<object><name>{words[k]}</name><bndbox>{corners}</bndbox></object>"
-            (tmp_path / "bbox_val" / f"{row['ImageId']}.xml").write_text(f"<annotation>{objects}</annotation>")
-        from_table, from_xml = open_dataset(real), open_dataset(tmp_path)
-        assert len(from_xml) == 30
-        assert from_xml.categories == from_table.categories
-        for sample in from_xml:
-            other = from_table.sample(sample.name)
-            assert sample.targets == other.targets
-            assert sample.path.samefile(other.path)
-            assert sample.size is other.size is None
-            with Image.open(sample.path) as opened:
-                boxes = [box for target in sample.targets for box in target.boxes]
-                assert all(box[2] <= opened.width and box[3] <= opened.height for box in boxes)
+def test_counted_from_nought_and_the_last_one_included(folder):
+    """Whatever VOC's XML means by the same tags: else no box could begin at 0 or end at 499."""
+    sample = annotate(folder, imagenet_xml([("n01440764", (0, 0, 500, 375))], size=(500, 375)))
+    assert (sample.targets[0].boxes, sample.size) == (((0, 0, 500, 375),), (500, 375))
 
 
 class TestTheList:
@@ -162,15 +130,10 @@ class TestTheList:
         listed.with_name("train_loc.txt").write_text("n01440764/n01440764_8 1\n")
         assert open_dataset(folder, "train").names == ("n01440764_8",)
 
-    def test_a_picture_without_annotation(self, folder, listed):
+    def test_a_picture_without_annotation_and_something_else(self, folder, listed):
         listed.write_text("ILSVRC2012_val_00000009 9\n")
-        dataset = open_dataset(folder)
-        with pytest.raises(
-            DataError, match=r"val\.txt: it lists 'ILSVRC2012_val_00000009', but there is no .*\.xml in"
-        ):
-            dataset.sample("ILSVRC2012_val_00000009")
-
-    def test_something_else(self, folder, listed):
+        with pytest.raises(DataError, match=r"val\.txt: it lists 'ILSVRC2012_val_00000009', but there is no .*xml in"):
+            open_dataset(folder).sample("ILSVRC2012_val_00000009")
         listed.write_text("ILSVRC2012_val_00000001 1\na b c\n")
         with pytest.raises(DataError, match=r"val\.txt, line 2: an image with its number was expected"):
             open_dataset(folder)
@@ -181,14 +144,10 @@ class TestBroken:
         ("text", "words"),
         [
             ("", "broken XML"),
-            ("<annotation><object>", "broken XML .*line 1"),
-            ('<!DOCTYPE a [<!ENTITY a "b">]><annotation/>', "it declares a DOCTYPE"),
             (imagenet_xml([("Scottish_deerhound", (0, 0, 4, 4))]), "object 1: 'Scottish_deerhound' is no class of Im"),
             (imagenet_xml([("n00000001", (0, 0, 4, 4))]), "object 1: 'n00000001' is no class of ImageNet"),
             (imagenet_xml([("n01440764", (9, 0, 4, 4))]), "object 1: .* is no box"),
             (imagenet_xml([("n01440764", (-1, 0, 4, 4))]), "object 1: .* begins outside of the image"),
-            (imagenet_xml([("n01440764", ("nan", 0, 4, 4))]), "object 1: .* is no box"),
-            (imagenet_xml([("n01440764", ("left", 0, 4, 4))]), "object 1: <bndbox/xmin> must be a number"),
             (imagenet_xml([], size=("9" * 5000, 375)), "'99999999999999999999' x 375 is no size"),
         ],
     )

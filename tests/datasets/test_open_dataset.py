@@ -65,44 +65,41 @@ class TestFinding:
                 open_dataset(tmp_path / name)
 
 
-class TestSplits:
-    def test_validation_by_default(self, tmp_path):
-        make_voc(tmp_path, scenes(3))
-        (tmp_path / "ImageSets/Main/train.txt").write_text("000001\n")
-        assert open_dataset(tmp_path).split == "val"
-        assert open_dataset(tmp_path, "train").names == ("000001",)
+@pytest.mark.parametrize(
+    ("lists", "wanted", "found"),
+    [
+        (["val", "train"], None, "val"),
+        (["val", "train"], "train", "train"),
+        (["test"], None, "test"),  # the only one
+        (["val2017", "train2017"], "val", "val2017"),  # a beginning
+        (["test", "train"], None, "no split 'val': its splits are test, train"),
+        (["val2014", "val2017"], "val", "no split 'val' .*val2014, val2017"),
+        (["val", "cat_val"], "cat_val", "no split 'cat_val'.*its splits are val$"),  # a list of one class
+        (["val"], "vla", r"has no split 'vla' \(did you mean 'val'\?\)"),
+        (["val"], "", "has no split ''"),
+    ],
+)
+def test_splits(tmp_path, lists, wanted, found):
+    make_voc(tmp_path, scenes(2))
+    (tmp_path / "ImageSets/Main/val.txt").unlink()
+    for name in lists:
+        (tmp_path / f"ImageSets/Main/{name}.txt").write_text("000001\n")
+    if " " in found:
+        with pytest.raises(DataError, match=found):
+            open_dataset(tmp_path, wanted)
+    else:
+        assert open_dataset(tmp_path, wanted).split == found
 
-    def test_the_only_one_by_default(self, tmp_path):
-        assert open_dataset(make_voc(tmp_path, scenes(2), split="test")).split == "test"
 
-    def test_none_by_default_among_several(self, tmp_path):
-        make_voc(tmp_path, scenes(2), split="test")
-        (tmp_path / "ImageSets/Main/train.txt").write_text("000001\n")
-        with pytest.raises(DataError, match="no split 'val': its splits are test, train"):
-            open_dataset(tmp_path)
+@pytest.mark.parametrize("place", ["VOCdevkit", "imagenet", "coco"])
+def test_an_unknown_split(folder, place):
+    with pytest.raises(DataError, match="has no split 'tset'"):
+        open_dataset(folder / place, "tset")
 
-    def test_lists_of_one_class_are_none(self, tmp_path):
-        make_voc(tmp_path, scenes(2))
-        (tmp_path / "ImageSets/Main/cat_val.txt").write_text("000001 -1\n")
-        with pytest.raises(DataError, match=r"no split 'cat_val'.*its splits are val$"):
-            open_dataset(tmp_path, "cat_val")
 
-    def test_a_beginning(self, folder):
-        assert open_dataset(folder / "coco", "val").split == "val2017"
-
-    def test_an_ambiguous_beginning(self, folder):
-        write_coco(folder / "coco", coco_content(scenes(1), ["red", "green"]), "val2014")
-        with pytest.raises(DataError, match=r"no split 'val' .*val2014, val2017"):
-            open_dataset(folder / "coco", "val")
-
-    @pytest.mark.parametrize("place", ["VOCdevkit", "imagenet", "coco"])
-    def test_unknown(self, folder, place):
-        with pytest.raises(DataError, match="has no split 'tset'"):
-            open_dataset(folder / place, "tset")
-
-    def test_empty(self, tmp_path):
-        with pytest.raises(DataError, match=r"the split 'val' of .* lists no images"):
-            open_dataset(make_voc(tmp_path, []))
+def test_an_empty_split(tmp_path):
+    with pytest.raises(DataError, match=r"the split 'val' of .* lists no images"):
+        open_dataset(make_voc(tmp_path, []))
 
 
 @pytest.mark.parametrize(

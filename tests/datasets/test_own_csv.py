@@ -44,16 +44,6 @@ def test_samples(with_scenes):
         sample.check_size(read_image(sample.path).size)
 
 
-def test_the_same_as_in_json(with_scenes, tmp_path):
-    from_table = [(sample.name, sample.path, sample.size, sample.targets) for sample in open_dataset(with_scenes)]
-    (tmp_path / "boxes.csv").unlink()
-    (tmp_path / "boxes.json").write_text(json.dumps(coco_content(scenes(3), ["green", "red"])))
-    samples = {sample.name: sample for sample in open_dataset(tmp_path)}
-    assert from_table == [
-        (name, samples[name].path, samples[name].size, samples[name].targets) for name in sorted(samples)
-    ]
-
-
 def test_columns_in_any_order_and_others(folder):
     table(folder, "7, cat ,4,3,2,1,a.png", header="score, concept,y1,x1,y0,x0,image")
     (sample,) = open_dataset(folder)
@@ -77,24 +67,23 @@ def test_a_picture_without_boxes(folder):
     assert [target.concept for target in dog.targets] == ["dog"]
 
 
-class TestBeside:
-    def test_annotations_come_first(self, with_scenes, tmp_path):
-        (tmp_path / "truth.json").write_text(json.dumps(coco_content(scenes(2), ["red", "green"])))
-        assert open_dataset(with_scenes).name == "json"
-        write_coco(tmp_path, coco_content(scenes(2), ["red", "green"]))
-        assert open_dataset(with_scenes).name == "coco"
+def test_annotations_come_first_also_below(with_scenes, tmp_path):
+    boxes = json.dumps(coco_content(scenes(2), ["red", "green"]))
+    picture(tmp_path / "out/drawn.png", [])
+    (tmp_path / "out/boxes.json").write_text(boxes)
+    assert open_dataset(with_scenes).name == "csv"  # before what is in folders below
+    (tmp_path / "truth.json").write_text(boxes)
+    assert open_dataset(with_scenes).name == "json"
+    write_coco(tmp_path, coco_content(scenes(2), ["red", "green"]))
+    assert open_dataset(with_scenes).name == "coco"
 
-    def test_other_data_in_the_folder_beside(self, tmp_path):
-        picture(tmp_path / "photos/a.png", [])
-        table(tmp_path / "photos", "a.png,,,cat,,1,2,3,4")
-        assert open_dataset(tmp_path).name == "csv"
-        write_coco(tmp_path / "coco", coco_content(scenes(2), ["red", "green"]))
-        assert open_dataset(tmp_path).name == "coco"
 
-    def test_before_what_is_in_folders_below(self, with_scenes, tmp_path):
-        picture(tmp_path / "out/drawn.png", [])
-        (tmp_path / "out/boxes.json").write_text(json.dumps(coco_content(scenes(2), ["red", "green"])))
-        assert open_dataset(with_scenes).name == "csv"
+def test_other_data_in_the_folder_beside(tmp_path):
+    picture(tmp_path / "photos/a.png", [])
+    table(tmp_path / "photos", "a.png,,,cat,,1,2,3,4")
+    assert open_dataset(tmp_path).name == "csv"
+    write_coco(tmp_path / "coco", coco_content(scenes(2), ["red", "green"]))
+    assert open_dataset(tmp_path).name == "coco"
 
 
 class TestBroken:

@@ -5,8 +5,8 @@ import json
 import pytest
 from annotated import SIDE, picture
 
+from excite.datasets.base import Phrase
 from excite.datasets.captions import CaptionPhrases
-from excite.datasets.phrases import Phrase
 from excite.errors import DataError
 
 CATEGORIES = [

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from annotated import SIDE, picture
 
+from excite.datasets.base import Phrase
 from excite.datasets.flickr30k import Flickr30kEntities, mentions
-from excite.datasets.phrases import Phrase
 from excite.errors import DataError
 
 SENTENCES = """[/EN#1/people Two young men] with [/EN#2/clothing hats] look at [/EN#0/notvisual each other] .

@@ -7,8 +7,8 @@ import pytest
 from annotated import SIDE, picture
 from PIL import Image
 
+from excite.datasets.base import Phrase
 from excite.datasets.phrase_formats import open_phrases
-from excite.datasets.phrases import Phrase
 from excite.datasets.refcoco import ReferringExpressions
 from excite.errors import DataError
 

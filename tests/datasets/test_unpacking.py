@@ -89,28 +89,17 @@ def test_no_links(tmp_path):
             unpacked(tmp_path / name, tmp_path / "out")
 
 
-def test_no_archive(tmp_path):
-    (tmp_path / "page.html").write_bytes(b"<html>Please log in</html>" * 100)
-    with pytest.raises(DataError, match=r"page\.html is no archive that can be unpacked"):
-        unpacked(tmp_path / "page.html", tmp_path / "out")
-
-
-def test_a_damaged_file_of_a_zip_is_not_taken_for_whole(tmp_path):
-    archive = tmp_path / "plain.zip"
-    with zipfile.ZipFile(archive, "w") as plain:
+def test_a_damaged_archive_is_not_taken_for_whole(tmp_path):
+    page, whole, cut = tmp_path / "page.html", tmp_path / "plain.zip", tmp_path / "cut.tar"
+    page.write_bytes(b"<html>Please log in</html>" * 100)
+    with zipfile.ZipFile(whole, "w") as plain:
         plain.writestr("a.jpg", b"a" * 1000)
-    archive.write_bytes(archive.read_bytes().replace(b"aaaa", b"aaba", 1))
-    with pytest.raises(DataError, match="is damaged"):
-        unpacked(archive, tmp_path / "out")
-    assert not (tmp_path / "out/a.jpg").exists()
-
-
-def test_a_tar_that_is_cut_off(tmp_path):
-    archive = tarred(tmp_path / "cut.tar", {"a.jpg": b"a" * 100_000})
-    archive.write_bytes(archive.read_bytes()[:50_000])
-    with pytest.raises(DataError, match=r"cut\.tar"):
-        unpacked(archive, tmp_path / "out")
-    assert not (tmp_path / "out/a.jpg").exists()
+    whole.write_bytes(whole.read_bytes().replace(b"aaaa", b"aaba", 1))
+    tarred(cut, {"a.jpg": b"a" * 100_000}).write_bytes(cut.read_bytes()[:50_000])
+    for archive, said in ((page, r"page\.html is no archive that can be unpacked"), (whole, "damaged"), (cut, "cut")):
+        with pytest.raises(DataError, match=said):
+            unpacked(archive, tmp_path / "out")
+        assert not (tmp_path / "out/a.jpg").exists()
 
 
 def test_a_folder_that_cannot_be_written(make, tmp_path):

@@ -8,7 +8,7 @@ from described import GREEN, RED, WHOLE, Said, around, first_hit, pictures, writ
 from PIL import Image
 
 import excite
-from excite.datasets.phrases import Phrase
+from excite.datasets.base import Phrase
 from excite.errors import DataError, MethodError, ModelError
 from excite.experiments.grounding.measure import GAMMAS
 from excite.experiments.grounding.report import GroundingReport

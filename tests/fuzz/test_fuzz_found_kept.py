@@ -19,9 +19,9 @@ from excite.jobs import open_results
 from excite.jobs.parquet import arrow, save_parquet
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.reading import read_network
+from excite.tags.captions import read_captions
 from excite.tags.cleaning import SurveyStore
 from excite.tags.corpus import Corpus
-from excite.tags.captions import read_captions
 from excite.tags.images.shards import make_index, read_index
 from excite.training.features import FeatureStore
 
@@ -53,7 +53,7 @@ class TestNetworks:
     def test_a_checkpoint_of_other_shapes(self, tmp_path):
         _fit().save(tmp_path / "checkpoint", KEY)
         other = _fit()
-        other._weights["bias"] = torch.nn.Parameter(torch.zeros(7))
+        other.descent.weights["bias"] = torch.nn.Parameter(torch.zeros(7))
         with pytest.raises(ModelError, match="it is of another training"):
             other.resume(tmp_path / "checkpoint", KEY)
 

@@ -10,7 +10,7 @@ from excite.tags.corpus import Corpus
 from excite.tags.dictionary import Dictionary
 from excite.training.examples import uniform_hash
 from excite.training.tags.dataset import read_tag_dataset
-from excite.training.tags.setup import chosen_dictionary
+from excite.training.tags.run import chosen_dictionary
 
 TAGS = Dictionary(("dog", "cat", "2019", "日本", "-"), (5, 4, 3, 2, 1))
 
@@ -29,7 +29,7 @@ def write(path, rows, **more):
 
 
 def units(dataset):
-    return {dataset.name(row): dataset.units[row].tolist() for row in range(len(dataset))}
+    return {dataset.names[row].as_py(): dataset.units[row].tolist() for row in range(len(dataset))}
 
 
 class TestWhatIsLearnt:
@@ -78,17 +78,17 @@ class TestWhatIsLearnt:
         many = read_tag_dataset(write(tmp_path / "many.parquet", rows, row_group_size=7), TAGS, held_out=0.3)
         assert [part.digest() for part in one] == [part.digest() for part in many]
         assert one[0].left_out == many[0].left_out
+        first = {}  # the first row of each image that teaches something
+        for name, tags in rows:
+            if set(tags[:5]) & set(TAGS.tags):
+                first.setdefault(name, [TAGS.units[tag] for tag in tags[:5] if tag in TAGS.units])
+                listed = first.setdefault(f"{name} all", {TAGS.units[tag] for tag in tags if tag in TAGS.units})
+                assert listed
         for dataset in many:
-            for row in range(len(dataset)):
-                listed = next(
-                    tags for name, tags in rows if name == dataset.name(row) and set(tags[:5]) & set(TAGS.tags)
-                )
-                assert set(dataset.units[row]) - {-1} == {TAGS.units[tag] for tag in listed[:5] if tag in TAGS.units}
-        held_out = many[1]
-        for row in range(len(held_out)):
-            listed = next(tags for name, tags in rows if name == held_out.name(row) and set(tags[:5]) & set(TAGS.tags))
-            found = held_out.pairs[held_out.pairs[:, 0] == row, 1].tolist()
-            assert found == sorted({TAGS.units[tag] for tag in listed if tag in TAGS.units})
+            for row, name in enumerate(dataset.names.to_pylist()):
+                assert set(dataset.units[row]) - {-1} == set(first[name])
+                found = dataset.pairs[dataset.pairs[:, 0] == row, 1].tolist()
+                assert found == (sorted(first[f"{name} all"]) if dataset is many[1] else [])
 
 
 class TestValidationSplit:
@@ -120,18 +120,18 @@ class TestWhichTags:
     ROWS = (("a", ["cat", "dog", "cat", None]), ("b", ["dog", "dog", "-", " ", "-", " "]), ("c", ["2019"]))
 
     def test_counted(self, tmp_path):
-        choice = chosen_dictionary(write(tmp_path / "c.parquet", self.ROWS, row_group_size=1), least=2)
-        assert choice.dictionary == Dictionary(("dog", "cat"), (3, 2))
-        assert choice.unspeakable == ("-",)  # a blank one is no tag at all
+        found, _, left_out = chosen_dictionary(write(tmp_path / "c.parquet", self.ROWS, row_group_size=1), least=2)
+        assert found == Dictionary(("dog", "cat"), (3, 2))
+        assert left_out == 1  # "-"; a blank one is no tag at all
 
     def test_the_one_beside_and_the_one_given(self, tmp_path):
         corpus = write(tmp_path / "c.parquet", self.ROWS)
         with pytest.raises(DataError, match="or --min-count N"):
             chosen_dictionary(corpus)
         TAGS.save(tmp_path / "c.tags.csv")
-        assert chosen_dictionary(corpus).dictionary.tags == ("dog", "cat", "2019", "日本")
+        assert chosen_dictionary(corpus)[0].tags == ("dog", "cat", "2019", "日本")
         Dictionary(("emu",), (9,)).save(tmp_path / "mine.csv")
-        assert chosen_dictionary(corpus, tmp_path / "mine.csv").dictionary.tags == ("emu",)
+        assert chosen_dictionary(corpus, tmp_path / "mine.csv")[0].tags == ("emu",)
         with pytest.raises(DataError, match="leave one of them out"):
             chosen_dictionary(corpus, tmp_path / "mine.csv", 3)
 

@@ -5,29 +5,14 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from excite.cli import options as shared
 from excite.cli.console import note, progress, say, say_json, tell_failures
-from excite.cli.options import (
-    Address,
-    Columns,
-    CorpusArgument,
-    Engine,
-    LabelsFile,
-    Model,
-    Weights,
-    Workers,
-    columns_of,
-    executor_of,
-    group,
-)
 
-if TYPE_CHECKING:
-    from excite.vocabulary import Labels
-
-app = group("Train classifiers on corpora of any size.")
+app = shared.group("Train classifiers on corpora of any size.")
 
 TAGS_EXAMPLES = """\b
 Examples:
@@ -44,6 +29,7 @@ Examples:
   excite finetune --data coco --split train2017 --out pets --categories dog,cat --held-out 0.1
   excite attend photo.jpg dog --model voc                            any command takes the folder
 """
+PICTURES = "Where the images are: a folder, or shards such as pics-{000..011}.tar; the corpus' folder if none."
 OutFolder = Annotated[
     Path, typer.Option(help="The folder for the new classifier; a run that was stopped goes on there.")
 ]
@@ -57,23 +43,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 @app.command("tags", epilog=TAGS_EXAMPLES)
 def tags_command(
     context: typer.Context,
-    corpus: CorpusArgument,
+    corpus: shared.CorpusArgument,
     out: OutFolder,
-    pictures: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHERE",
-            help="Where the images are: a folder, or shards such as pics-{000..011}.tar; the corpus' folder if none.",
-        ),
-    ] = None,
+    pictures: Annotated[str | None, typer.Option(metavar="WHERE", help=PICTURES)] = None,
     dictionary: Annotated[
         Path | None, typer.Option(help="The tags to learn, a CSV file; by default the one beside the corpus,")
     ] = None,
     min_count: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="or those seen at least so often in the corpus.")
     ] = None,
-    model: Model = "efficientnet-lite0",
-    weights: Weights = None,
+    model: shared.Model = "efficientnet-lite0",
+    weights: shared.Weights = None,
     layers: Annotated[str, typer.Option(metavar="output|all", help="Train the last layer only, or all.")] = "output",
     first: Annotated[int, typer.Option(min=1, help="How many of an image's tags are learnt, as they are listed.")] = 5,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs, at most.")] = 3,
@@ -94,7 +74,7 @@ def tags_command(
     urls: Annotated[
         bool, typer.Option("--urls", help="Fetch images whose names are web addresses; the corpus says from whom.")
     ] = False,
-    columns: Columns = None,
+    columns: shared.Columns = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier for the tags of a corpus; the folder can be given to every command as --model.
@@ -103,38 +83,24 @@ def tags_command(
     descent. Checkpoints let a run that was killed go on to the same result. Started by torchrun, several processes
     share the work. Images that cannot be read are counted and skipped.
     """
-    from excite.jobs.loop import no_progress
     from excite.tags.corpus import Corpus
     from excite.tags.images import open_images
-    from excite.training.tags.distributed import distributed
-    from excite.training.tags.loop import check_tensorboard
+    from excite.training.tags.loop import TrainingOptions, check_tensorboard
+    from excite.training.tags.model import distributed
     from excite.training.tags.run import TagTraining
-    from excite.training.tags.setup import TrainingOptions
 
     started = time.monotonic()
     options = TrainingOptions(layers, first, epochs, batch, rate, momentum, held_out, checks_per_epoch, views, seed)
     if tensorboard:
         check_tensorboard()
     with distributed() as processes:
-        training = TagTraining(
-            Corpus(corpus, columns_of(columns, users_needed=False)),
-            open_images(pictures or corpus.parent, urls=urls),
-            out,
-            options,
-            model,
-            weights,
-            dictionary,
-            min_count,
-            workers,
-            save_every,
-            tensorboard,
-            processes,
-            progress,
-            note,
-            shlex.join(["excite", *(context.obj or [])]),
-        )
-        if not processes.first:
-            training.note, training.progress = lambda _line: None, no_progress
+        read = Corpus(corpus, shared.columns_of(columns, users_needed=False))
+        images = open_images(pictures or corpus.parent, urls=urls)
+        training = TagTraining(read, images, out, options, model, weights, dictionary, min_count, workers, save_every)
+        training.tensorboard, training.processes = tensorboard, processes
+        training.command = shlex.join(["excite", *(context.obj or [])])
+        if processes.first:
+            training.note, training.progress = note, progress
         answer = training.train()
     if processes.first:
         answer["seconds"] = round(time.monotonic() - started, 1)
@@ -161,17 +127,22 @@ def _print_tags(answer: dict[str, Any], out: Path) -> None:
         )
         say(f"best: {', '.join(answer['best'])}")
         say(f"worst: {', '.join(answer['worst'])}")
+    _print_files(answer)
+
+
+def _print_files(answer: dict[str, Any]) -> None:
     say(f"written: {', '.join(answer['files'])}")
-    say(f"next: excite attend PHOTO --model {shlex.quote(str(out))}", dim=True)
+    folder = Path(answer["files"][0]).parent
+    say(f"next: excite attend PHOTO --model {shlex.quote(str(folder))}", dim=True)
 
 
 def finetune_command(
     data: Annotated[Path, typer.Option(help="The folder of images to learn from: VOC, COCO, or with labels only.")],
     out: OutFolder,
     split: Annotated[str, typer.Option(help="Which part of the data.")] = "train",
-    model: Model = "efficientnet-lite0",
-    weights: Weights = None,
-    labels: LabelsFile = None,
+    model: shared.Model = "efficientnet-lite0",
+    weights: shared.Weights = None,
+    labels: shared.LabelsFile = None,
     categories: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Learn only these categories, in this order.")
     ] = None,
@@ -185,9 +156,9 @@ def finetune_command(
     ] = False,
     held_out: HeldOut = 0,
     seed: Seed = 0,
-    workers: Workers = None,
-    engine: Engine = "local",
-    address: Address = None,
+    workers: shared.Workers = None,
+    engine: shared.Engine = "local",
+    address: shared.Address = None,
     as_json: AsJson = False,
 ) -> None:
     """Train the output layer of a classifier for other categories; all other weights stay as they are.
@@ -197,14 +168,20 @@ def finetune_command(
     """
     from excite.training.examples import read_examples
     from excite.training.finetune import FineTuning
-    from excite.training.sgd import SGDOptions, usual_batch
+    from excite.training.sgd import BATCH, BATCHES, SGDOptions
+    from excite.vocabulary import Labels
 
     started = time.monotonic()
-    executor = executor_of(workers, engine, address)
-    examples = read_examples(data, split)
-    wanted = _wanted(labels, categories)
-    training, aside = (examples if wanted is None else examples.of(wanted)).split(held_out)
-    sgd = SGDOptions(batch or usual_batch(model), rate, seed=seed)
+    executor = shared.executor_of(workers, engine, address)
+    chosen = examples = read_examples(data, split)
+    if labels is not None and categories is not None:
+        raise typer.BadParameter("--labels already says what to learn: leave --categories out")
+    if labels is not None:
+        chosen = examples.of(Labels.read(Path(labels)))
+    if categories is not None:
+        chosen = examples.of(Labels([category.strip() for category in categories.split(",")]))
+    training, aside = chosen.split(held_out)
+    sgd = SGDOptions(batch or BATCHES.get(model, BATCH), rate, seed=seed)
     tuning = FineTuning(model, training, out, weights, sgd, views, augment, executor, progress)
     answer = tuning.train()
     answer |= tuning.measure(aside) if held_out else {}
@@ -212,17 +189,6 @@ def finetune_command(
     say_json(answer) if as_json else _print_finetuned(answer)
     failures = [*examples.failures, *tuning.failures]
     tell_failures(failures, len(examples.pictures) + len(examples.failures))
-
-
-def _wanted(labels: str | None, categories: str | None) -> Labels | None:
-    """The labels to learn, if any are given."""
-    from excite.vocabulary import Labels
-
-    if labels is not None and categories is not None:
-        raise typer.BadParameter("--labels already says what to learn: leave --categories out")
-    if categories is not None:
-        return Labels([category.strip() for category in categories.split(",")])
-    return None if labels is None else Labels.read(Path(labels))
 
 
 def _print_finetuned(answer: dict[str, Any]) -> None:
@@ -234,6 +200,4 @@ def _print_finetuned(answer: dict[str, Any]) -> None:
         say(f"in none of these images: {', '.join(answer['never_seen'])}")
     if answer.get("map") is not None:
         say(f"mean average precision on {answer['held_out']} held-out images: {answer['map']:.3f}")
-    say(f"written: {', '.join(answer['files'])}")
-    folder = Path(answer["files"][0]).parent
-    say(f"next: excite attend PHOTO --model {shlex.quote(str(folder))}", dim=True)
+    _print_files(answer)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import Dataset, folders_below, open_found
-from excite.datasets.coco import Coco
+from excite.datasets.base import Box, Dataset, Instance, Sample, Target, folders_below, open_found
+from excite.datasets.coco import Coco, Mask
 from excite.datasets.imagenet import ImageNet, Wsol
 from excite.datasets.own import CsvFolder, JsonFolder, XmlFolder
-from excite.datasets.sample import Box, Instance, Mask, Sample, Target
 from excite.datasets.voc import Voc
 from excite.errors import DataError
 
@@ -55,7 +54,8 @@ def _search(folder: Path) -> list[tuple[Path, type[Dataset]]]:
     """The data sets in this folder itself, or else in the folders just below it."""
     below = [*folders_below(folder), *sorted(folder.glob("VOCdevkit/*"))]
     for roots, ranks in product(([folder], below), (RANKS[:-1], RANKS[-1:])):
-        found = [(root, kind) for root in roots for kind in _formats_of(root, ranks)]
+        matching = ((root, ([kind for kind in rank if kind.is_in(root)] for rank in ranks)) for root in roots)
+        found = [(root, kind) for root, kinds in matching for kind in next(filter(None, kinds), [])]
         if found:
             return found
     alone = next((folder / name for name in BOX_FILES if (folder / name).is_file()), None)
@@ -65,9 +65,3 @@ def _search(folder: Path) -> list[tuple[Path, type[Dataset]]]:
             "put the file, or a link to it, into the folder of the images, and name that"
         )
     return []
-
-
-def _formats_of(root: Path, ranks: Sequence[Sequence[type[Dataset]]]) -> list[type[Dataset]]:
-    """All formats of the first rank that a folder matches."""
-    found = ([kind for kind in rank if kind.is_in(root)] for rank in ranks)
-    return next((kinds for kinds in found if kinds), [])

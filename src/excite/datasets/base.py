@@ -1,4 +1,4 @@
-"""Base classes of all data sets, and the helpers their readers share: splits, text and JSON files, tables, images."""
+"""Annotations of images, the base classes of all data sets, and what their readers share: checks, files, images."""
 
 from __future__ import annotations
 
@@ -7,29 +7,141 @@ import io
 import json
 import os
 from abc import ABC, abstractmethod
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from excite.datasets.sample import Box, Sample, check_begin, checked_box
 from excite.errors import ConceptError, DataError, ImageError
 from excite.images import PICTURE_SUFFIXES, find_images
 from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from excite.datasets.coco import Mask
     from excite.vocabulary import Concept, Labels
 
 Item_co = TypeVar("Item_co", covariant=True)
 Format = TypeVar("Format", bound="BaseDataset[object]")
 
-LONGEST_PART = 250  # bytes of a folder's or a file's name: most systems take 255, and another suffix may be tried
-LONGEST_NAME = 1000  # letters
+Box = tuple[float, float, float, float]
+"""``(x0, y0, x1, y1)`` in pixels of the image, counted from 0; half-open, so ``x1 - x0`` is the width."""
 
 TableRow = tuple[int, list[str]]
 """The line number of a row, and its columns."""
+
+FARTHEST = 1e6  # no image has so many pixels in a row
+MOST_PIXELS = 2 * 10**8  # twice the limit of `excite.images`; a mask takes a byte for each
+MOST_DIGITS = 9  # of a width, height or class number
+LONGEST_PART = 250  # bytes of a folder's or a file's name: most systems take 255, and another suffix may be tried
+LONGEST_NAME = 1000  # letters
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One annotated object.
+
+    Attributes:
+        box: Around the object.
+        difficult: Flagged as hard to recognise (VOC).
+        crowd: A group annotated as one region (COCO).
+        mask: Its pixels, where they are annotated.
+        annotated_area: Its area in pixels, where that is annotated (COCO).
+    """
+
+    box: Box
+    difficult: bool = False
+    crowd: bool = False
+    mask: Mask | None = None
+    annotated_area: float | None = None
+
+    def area(self, size: tuple[int, int]) -> float:
+        """Its area in an image of that width and height: as annotated, or of its mask, or of its box."""
+        if self.annotated_area is not None:
+            return self.annotated_area
+        if self.mask is not None:
+            return float(self.mask.pixels(size).sum())
+        return (self.box[2] - self.box[0]) * (self.box[3] - self.box[1])
+
+
+@dataclass(frozen=True)
+class Target:
+    """All instances of one category in an image.
+
+    Attributes:
+        concept: The data set's name of the category; `Dataset.concept` finds the classifier's concept for it.
+        instances: At least one.
+    """
+
+    concept: str
+    instances: tuple[Instance, ...]
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """The box of each instance."""
+        return tuple(instance.box for instance in self.instances)
+
+    @property
+    def difficult(self) -> bool:
+        """Whether every instance is difficult: such a target is not evaluated (the rule of VOC)."""
+        return all(instance.difficult for instance in self.instances)
+
+    def area(self, size: tuple[int, int]) -> float:
+        """The sum of the areas of the instances; where they overlap, a pixel counts for each."""
+        return sum(instance.area(size) for instance in self.instances)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An image and its annotated objects.
+
+    Attributes:
+        name: Its name within the data set.
+        path: The file.
+        targets: One for each category that was annotated, in the order of the data set's categories.
+        size: Its annotated width and height, if any.
+    """
+
+    name: str
+    path: Path
+    targets: tuple[Target, ...]
+    size: tuple[int, int] | None = None
+
+    def check_size(self, size: tuple[int, int]) -> None:
+        """Raise a `DataError` if the image was scaled or turned after its annotation: its boxes are wrong then."""
+        if self.size not in {None, size}:
+            raise DataError(
+                f"{str(self.path)!r} is {size[0]} x {size[1]} pixels, but annotated for "
+                f"{self.size[0]} x {self.size[1]}: its boxes lie elsewhere; annotate it again"
+            )
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A phrase with the boxes it refers to."""
+
+    text: str  # as in the data set
+    boxes: tuple[Box, ...]  # all regions it refers to, at least one
+    group: str = ""  # the kind of object, such as "people"; blank where the data set has no kinds
+    sentence: str = ""  # the sentence that contains it; blank without one
+    also: tuple[str, ...] = ()  # further kinds, which it counts for as well (Flickr30k Entities)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """All kinds that it counts for."""
+        return (self.group, *self.also) if self.group else ()
+
+
+@dataclass(frozen=True)
+class PhraseSample:
+    """An image and its phrases, at least one, in the order of the data set; the rest as in `Sample`."""
+
+    name: str
+    path: Path
+    phrases: tuple[Phrase, ...]
+    size: tuple[int, int] | None = None
 
 
 class BaseDataset(ABC, Generic[Item_co]):
@@ -59,9 +171,9 @@ class BaseDataset(ABC, Generic[Item_co]):
     def _read(self) -> list[str]:
         """Read the annotations of the split; return the names of its images, in order."""
 
-    @abstractmethod
     def _nothing(self) -> str:
         """The predicate of the error about a split without a single image."""
+        return "lists no images"
 
     @classmethod
     @abstractmethod
@@ -91,9 +203,6 @@ class Dataset(BaseDataset[Sample]):
     tolerance: ClassVar[int] = 15  # the Pointing Game's (paper, section 4.1)
     one_main_object: ClassVar[bool] = False
 
-    def _nothing(self) -> str:
-        return "lists no images"
-
     @property
     @abstractmethod
     def categories(self) -> tuple[str, ...]:
@@ -121,21 +230,48 @@ class Dataset(BaseDataset[Sample]):
         return found
 
 
-def chosen_split(split: str | None, splits: Sequence[str], folder: Path) -> str:
-    """The split of this name, or the only one that begins so ("val" for "val2017"); None for the validation split.
+class PhraseDataset(BaseDataset[PhraseSample]):
+    """Images with phrases: iterating gives a `PhraseSample` for each.
 
-    Example:
-        >>> chosen_split("val", ["train2017", "val2017"], Path("coco"))
-        'val2017'
+    Attributes:
+        left_out: Reason -> number of unusable entries: "phrases without a box", "lines that are no JSON", ...
+        groups: The kinds of objects that phrases may refer to, in the data set's own order; empty without any.
     """
+
+    groups: tuple[str, ...] = ()
+
+    def __init__(self, folder: Path, split: str | None = None) -> None:
+        self.left_out: Counter[str] = Counter()
+        self._samples: dict[str, PhraseSample] = {}
+        super().__init__(folder, split)
+
+    def _read(self) -> list[str]:
+        self._read_samples()
+        return list(self._samples)
+
+    @abstractmethod
+    def _read_samples(self) -> None:
+        """Read the images of the split that have phrases, and count what cannot be used."""
+
+    def sample(self, name: str) -> PhraseSample:
+        """An image and its phrases."""
+        return self._samples[name]
+
+    def _nothing(self) -> str:
+        reasons = "; ".join(f"{why}: {count}" for why, count in self.left_out.items())
+        return f"has no phrases{f' ({reasons})' if reasons else ''}"
+
+
+# Opening.
+
+
+def chosen_split(split: str | None, splits: Sequence[str], folder: Path) -> str:
+    """The split of this name, or the only one that begins so ("val" for "val2017"); None for the validation split."""
     wanted = "val" if split is None else split
     begun = [one for one in splits if wanted and one.startswith(wanted)]
-    if wanted in splits:
-        return wanted
-    if len(begun) == 1:
-        return begun[0]
-    if split is None and len(splits) == 1:
-        return splits[0]
+    for found in ([one for one in splits if one == wanted], begun, splits if split is None else ()):
+        if len(found) == 1:
+            return found[0]
     near = get_close_matches(wanted, splits, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     known = ", ".join(splits) or "none"
@@ -149,15 +285,7 @@ def open_found(
     formats: Mapping[str, type[Format]],
     what: str = "data set",
 ) -> Format:
-    """Open the only data set that a search finds in a folder.
-
-    Args:
-        folder: The folder.
-        split: Name of the split, or None.
-        search: Gives the folders of data sets in a folder, with their formats.
-        formats: All formats by name, for the error without any.
-        what: What is searched for.
-    """
+    """Open the only data set that ``search`` finds in a folder: it gives the folders of data sets and their formats."""
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"there is no folder {str(folder)!r}: name the folder of a {what}")
@@ -181,6 +309,77 @@ def folders_below(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir())
 
 
+# Values of annotations; an error names their place.
+
+
+def group_targets(objects: Iterable[tuple[str, Instance]]) -> tuple[Target, ...]:
+    """One target for each category, in the order of their first objects."""
+    found: dict[str, list[Instance]] = {}
+    for category, instance in objects:
+        found.setdefault(category, []).append(instance)
+    return tuple(Target(category, tuple(instances)) for category, instances in found.items())
+
+
+def union(boxes: tuple[Box, ...]) -> Box:
+    """The smallest box around all of these."""
+    x0, y0, x1, y1 = zip(*boxes, strict=True)
+    return min(x0), min(y0), max(x1), max(y1)
+
+
+def checked_box(x0: float, y0: float, x1: float, y1: float, where: str, *, inside: bool = False) -> Box:
+    """The corners as a box; ``inside``: its first pixel must not lie left of its image or above it.
+
+    A box may reach beyond its image or have no width (both occur in the official COCO files), but not be inside out.
+    """
+    if not all(abs(side) <= FARTHEST for side in (x0, y0, x1, y1)) or x1 < x0 or y1 < y0:  # NaN is not below either
+        said = ", ".join(str(side)[:30] for side in (x0, y0, x1, y1))
+        raise DataError(f"{where}: ({said}) is no box: give its left top and its right bottom corner, in pixels")
+    box = float(x0), float(y0), float(x1), float(y1)
+    if inside and min(box[:2]) < 0:
+        raise DataError(f"{where}: {box} begins outside of the image: its first pixel is 0")
+    return box
+
+
+def parse_box(corners: Sequence[str], where: str, *, inclusive: bool = False) -> Box:
+    """A half-open box from four numbers as text, whose pixels are counted from 0.
+
+    ``inclusive``: the corners name the last pixel of the box, as ImageNet's do.
+    """
+    try:
+        x0, y0, x1, y1 = (float(corner) for corner in corners)
+    except ValueError:
+        raise DataError(f"{where}: the corners of a box must be numbers, not {' '.join(corners)[:80]!r}") from None
+    return checked_box(x0, y0, x1 + inclusive, y1 + inclusive, where, inside=True)
+
+
+def is_coordinate(value: object) -> bool:
+    """Whether a JSON value is a number of pixels that an image can have."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FARTHEST  # NaN is not
+
+
+def is_outside(box: Box, size: tuple[int, int] | None) -> bool:
+    """Whether no part of a box is in an image of this width and height; some reach beyond it by rounding."""
+    return box[2] <= 0 or box[3] <= 0 or (size is not None and (box[0] >= size[0] or box[1] >= size[1]))
+
+
+def checked_size(width: object, height: object, where: str) -> tuple[int, int]:
+    """Width and height of an image."""
+    if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0 and width * height <= MOST_PIXELS:
+        return width, height
+    said = " x ".join(repr(side)[:40] for side in (width, height))
+    raise DataError(f"{where}: {said} is no size of an image: give its width and height in pixels")
+
+
+def parse_size(width: str, height: str, where: str) -> tuple[int, int]:
+    """Width and height of an image from text."""
+    return checked_size(parse_int(width) or width[:20], parse_int(height) or height[:20], where)
+
+
+def parse_int(text: str) -> int | None:
+    """The number written in decimal digits; None for any other text."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
+
+
 # Files of annotations.
 
 
@@ -195,7 +394,7 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""The lines of a file without their ends, which may be those of any system.
+    """The lines of a file without their ends, which may be those of any system.
 
     ``str.splitlines`` breaks also at rarer characters, such as U+2028, which JSON and captions may have in their words.
     """
@@ -213,7 +412,7 @@ def read_names(path: Path, columns: int, expected: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def parse_json(text: str, path: Path, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+def parse_json(text: str, path: Path | str, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
     """The content of a JSON file."""
     try:
         return json.loads(text, object_hook=object_hook)
@@ -232,52 +431,27 @@ def read_rows(path: Path) -> Iterator[TableRow]:
         raise DataError(f"{path}, line {lines.line_num}: {error}") from None
 
 
-def parse_box(corners: Sequence[str], where: str, *, inclusive: bool = False) -> Box:
-    """A half-open box from four numbers as text, whose pixels are counted from 0.
-
-    Args:
-        corners: x0, y0, x1, y1.
-        where: The place in the file, for errors.
-        inclusive: The corners name the last pixel of the box, as ImageNet's do.
-
-    Example:
-        >>> parse_box(["0", "0", "499", "374"], "LOC_val_solution.csv, line 2", inclusive=True)
-        (0.0, 0.0, 500.0, 375.0)
-    """
-    try:
-        x0, y0, x1, y1 = (float(corner) for corner in corners)
-    except ValueError:
-        raise DataError(f"{where}: the corners of a box must be numbers, not {' '.join(corners)[:80]!r}") from None
-    return check_begin(checked_box(x0, y0, x1 + inclusive, y1 + inclusive, where), where)
-
-
 # Files of images.
 
 
 def image_path(folder: Path, name: str, where: str) -> Path:
     """The file of an image. Names come from annotations, which must not lead out of the data set."""
     parts = PurePosixPath(name).parts
-    if not parts or PurePosixPath(name).is_absolute() or ".." in parts or not _is_file_name(name, parts):
+    try:  # a query for a name that file systems do not accept raises errors of many kinds
+        longest = max((len(os.fsencode(part)) for part in parts), default=LONGEST_NAME)
+    except UnicodeEncodeError:  # half of a character, which JSON can write
+        longest = LONGEST_NAME
+    is_name = "\0" not in name and longest <= LONGEST_PART and len(name) <= LONGEST_NAME
+    if PurePosixPath(name).is_absolute() or ".." in parts or not is_name:
         raise DataError(f"{where}: {name[:100]!r} is no name of an image in {str(folder)!r}")
     return folder / name
-
-
-def _is_file_name(name: str, parts: Sequence[str]) -> bool:
-    """Whether file systems accept such a name; a query for any other raises errors of many kinds."""
-    try:
-        longest = max(len(os.fsencode(part)) for part in parts)
-    except UnicodeEncodeError:  # half of a character, which JSON can write
-        return False
-    return "\0" not in name and longest <= LONGEST_PART and len(name) <= LONGEST_NAME
 
 
 def image_with_stem(folder: Path, stem: str, where: str) -> Path:
     """The image of this name without its suffix: a JPEG, or else any other format."""
     usual = image_path(folder, f"{stem}.jpg", where)
-    if usual.is_file():
-        return usual
     others = (usual.with_name(f"{usual.stem}{suffix}") for suffix in sorted(PICTURE_SUFFIXES))
-    return next((path for path in others if path.is_file()), usual)
+    return next((path for path in (usual, *others) if path.is_file()), usual)
 
 
 def has_images(folder: Path) -> bool:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from excite.datasets.base import parse_json, read_text
+from excite.datasets.base import Phrase, PhraseDataset, PhraseSample, parse_json, read_text
 from excite.datasets.coco import PREFIX as INSTANCES
 from excite.datasets.coco import Coco
-from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
 from excite.errors import DataError
 from excite.vocabulary.inflection import singular
 from excite.vocabulary.labels import coco_categories
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from excite.datasets.sample import Box, Sample
+    from excite.datasets.base import Box, Sample
 
 CAPTIONS = "annotations/captions_"
 
@@ -41,7 +39,13 @@ class CaptionPhrases(PhraseDataset):
     layout = f"{CAPTIONS}SPLIT.json, {INSTANCES}SPLIT.json, SPLIT/*.jpg"
 
     def _splits(self) -> list[str]:
-        return _splits_in(self.folder)
+        return self._splits_in(self.folder)
+
+    @staticmethod
+    def _splits_in(folder: Path) -> list[str]:
+        """The splits that have captions and instances."""
+        captions = {path.stem.removeprefix("captions_") for path in folder.glob(f"{CAPTIONS}*.json")}
+        return sorted(split for split in captions if (folder / f"{INSTANCES}{split}.json").is_file())
 
     def _read_samples(self) -> None:
         coco = Coco(self.folder, self.split)
@@ -53,17 +57,16 @@ class CaptionPhrases(PhraseDataset):
         for name in coco.names:
             texts = captions.pop(coco.also_called(name)[-1], [])
             try:
-                sample = coco.sample(name)
+                self._add(coco.sample(name), texts)
             except DataError:
-                self._count("images whose annotations are broken")
-                continue
-            self._add(sample, texts)
-        self._count("captions of images without instances", sum(map(len, captions.values())))
+                self.left_out["images whose annotations are broken"] += 1
+        self.left_out["captions of images without instances"] += sum(map(len, captions.values()))
+        self.left_out = +self.left_out  # without the reasons that never occurred
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether there are captions and instances of the same images."""
-        return bool(_splits_in(folder))
+        return bool(cls._splits_in(folder))
 
     def _captions_by_number(self) -> dict[str, list[str]]:
         """The captions of each image, by its number."""
@@ -78,30 +81,30 @@ class CaptionPhrases(PhraseDataset):
             if isinstance(text, str) and text.strip() and isinstance(entry.get("image_id"), int):
                 captions[str(entry["image_id"])].append(" ".join(text.split()))
             else:
-                self._count("captions without words or an image")
+                self.left_out["captions without words or an image"] += 1
         return captions
 
     def _add(self, sample: Sample, captions: Iterable[str]) -> None:
         """Add the phrases of an image whose instances are known; count the others."""
         if not sample.path.is_file():
-            self._count("images that are missing")
+            self.left_out["images that are missing"] += 1
             return
         boxes = self._boxes(sample)
         phrases = []
         for caption in captions:
             for found in noun_phrases(caption, self._meanings):
                 if not found.meaning:
-                    self._count("words for a category that seem to be part of another name")
+                    self.left_out["words for a category that seem to be part of another name"] += 1
                 elif found.meaning not in boxes:
-                    self._count("phrases whose category was not annotated in the image")
+                    self.left_out["phrases whose category was not annotated in the image"] += 1
                 elif not boxes[found.meaning]:
-                    self._count("phrases whose category was annotated as a crowd only")
+                    self.left_out["phrases whose category was annotated as a crowd only"] += 1
                 else:
                     phrases.append(Phrase(found.text, boxes[found.meaning], self._kinds[found.meaning], caption))
         if phrases:
             self._samples[sample.name] = PhraseSample(sample.name, sample.path, tuple(phrases), sample.size)
         else:
-            self._count("images without a phrase")
+            self.left_out["images without a phrase"] += 1
 
     def _boxes(self, sample: Sample) -> dict[str, tuple[Box, ...]]:
         """The boxes of each category of an image, without crowds."""
@@ -109,29 +112,17 @@ class CaptionPhrases(PhraseDataset):
         for target in sample.targets:
             single = [instance.box for instance in target.instances if not instance.crowd]
             boxes[target.concept] = tuple(box for box in single if box[0] < box[2] and box[1] < box[3])
-            self._count("crowd regions", len(target.instances) - len(single))
-            self._count("boxes without an area", len(single) - len(boxes[target.concept]))
+            self.left_out["crowd regions"] += len(target.instances) - len(single)
+            self.left_out["boxes without an area"] += len(single) - len(boxes[target.concept])
         return boxes
-
-    def _count(self, why: str, times: int = 1) -> None:
-        if times:
-            self.left_out[why] += times
-
-
-def _splits_in(folder: Path) -> list[str]:
-    """The splits that have captions and instances."""
-    captions = {path.stem.removeprefix("captions_") for path in folder.glob(f"{CAPTIONS}*.json")}
-    return sorted(split for split in captions if (folder / f"{INSTANCES}{split}.json").is_file())
 
 
 # Noun phrases by rules, without a tagger: precision before recall, doubtful phrases are dropped.
 #
 # A phrase goes from its determiner, over its attributes, to its noun: "a large brown teddy bear", "two dogs". Counting
 # words are part of it: "a bunch of bananas", "a group of people". The noun has to be the last of its phrase (a car door
-# is no car), which is certain only where the next word cannot be a noun.
-
-
-# Words by their function in a sentence, gathered by hand from captions of COCO's training images.
+# is no car), which is certain only where the next word cannot be a noun. The words, by their function in a sentence,
+# were gathered by hand from captions of COCO's training images.
 
 DETERMINERS, BARE_VERBS, NOUNS_LIKE_VERBS = map(words_of, ("determiners", "verbs of plurals", "nouns like verbs"))
 FOLLOWERS = DETERMINERS.union(*map(words_of, ("prepositions", "other function words", "verbs")))  # end a noun phrase
@@ -141,8 +132,7 @@ GROUP_WORDS, LIKENESSES = map(words_of, ("group words", "likenesses"))
 MISLEADING = frozenset(pair.strip() for pair in " ".join(lines_of("misleading pairs")).split(","))
 
 
-@dataclass(frozen=True)
-class NounPhrase:
+class NounPhrase(NamedTuple):
     """A noun phrase and the meaning of its noun; blank where the noun is part of another name ("car door")."""
 
     text: str
@@ -152,9 +142,7 @@ class NounPhrase:
 def noun_phrases(caption: str, meanings: Mapping[str, str]) -> list[NounPhrase]:
     """The phrases of a caption whose noun is known, in order; also those whose noun is not the last, without a meaning.
 
-    Args:
-        caption: A sentence.
-        meanings: Noun, in the singular and in small letters -> its meaning.
+    ``meanings`` are those of nouns in the singular and in small letters.
 
     Example:
         >>> table = {"man": "person", "surfboard": "surfboard", "car": "car", "banana": "banana"}
@@ -169,7 +157,9 @@ def noun_phrases(caption: str, meanings: Mapping[str, str]) -> list[NounPhrase]:
     while at < len(words):
         length, name = _known(words, at, meanings)
         if name:
-            start, end = _start(words, at), at + length
+            (start, goes_on), end = _group(words, at), at + length
+            while goes_on:
+                start, goes_on = _group(words, start - 2)
             text = caption[tokens[start].start() : tokens[end - 1].end()]
             found.append(NounPhrase(text, meanings[name] if _refers(words, start, at, end, name) else ""))
         at += max(length, 1)
@@ -214,14 +204,6 @@ def _ends(words: Sequence[str], end: int) -> bool:
     return after in FOLLOWERS or after.endswith(("ing", "ed")) or (plural and after in BARE_VERBS)
 
 
-def _start(words: Sequence[str], at: int) -> int:
-    """The first word of the phrase whose noun is at this index."""
-    start, goes_on = _group(words, at)
-    while goes_on:
-        start, goes_on = _group(words, start - 2)
-    return start
-
-
 def _group(words: Sequence[str], at: int) -> tuple[int, bool]:
     """The first word of the group that ends at this index, and whether the phrase goes on two words before it."""
     start = at
@@ -231,13 +213,8 @@ def _group(words: Sequence[str], at: int) -> tuple[int, bool]:
         return start, True  # "a black and white cat"
     while start > 0 and (words[start - 1] in DETERMINERS or words[start - 1].isdigit()):
         start -= 1
-    return start, _after_group_word(words, start)
-
-
-def _after_group_word(words: Sequence[str], start: int) -> bool:
-    """Whether "a bunch of" or the like precedes; a parking lot of cars is none."""
-    of_group = start > 1 and words[start - 1] == "of" and words[start - 2] in GROUP_WORDS
-    return of_group and words[start - 3 : start - 2] != ["parking"]
+    of_group = start > 1 and words[start - 1] == "of" and words[start - 2] in GROUP_WORDS  # "a bunch of"
+    return start, of_group and words[start - 3 : start - 2] != ["parking"]  # a parking lot of cars is none
 
 
 def _describes(words: Sequence[str], at: int) -> bool:

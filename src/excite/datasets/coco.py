@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from excite.datasets.base import Dataset, image_path, parse_json, read_text
-from excite.datasets.sample import FARTHEST, Instance, Mask, Sample, checked_box, checked_size, group_targets
-from excite.errors import DataError
+import numpy as np
+
+from excite.datasets.base import (
+    FARTHEST,
+    Dataset,
+    Instance,
+    Sample,
+    checked_box,
+    checked_size,
+    group_targets,
+    image_path,
+    is_coordinate,
+    parse_json,
+    read_text,
+)
+from excite.errors import DataError, ExciteError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
 PREFIX = "annotations/instances_"
+MOST_BITS = 60  # of the length of a run of pixels
 Entry = dict[str, Any]
 
 
@@ -32,14 +49,14 @@ class Coco(Dataset):
         content = parse_json(read_text(self._path), self._path, _with_outlines_as_text)
         if not isinstance(content, dict):
             raise DataError(f"{self._path}: it is no JSON object, so no instances file of COCO")
-        self._categories = self._by_id(content, "categories", {"name": str})
-        if len(set(self.categories)) < len(self._categories):
-            raise DataError(f"{self._path}: several categories have the same name")
-        self._images = self._by_id(content, "images", {"file_name": str})
-        self._files = {self._images[number]["file_name"]: number for number in sorted(self._images)}
-        if len(self._files) < len(self._images):
-            raise DataError(f"{self._path}: several images have the same file_name")
-        self._annotations = self._by_image(content)
+        self._categories = self._by_id(content, "categories", "name")
+        self._images = self._by_id(content, "images", "file_name")
+        self._files = {entry["file_name"]: number for number, entry in self._images.items()}
+        self._annotations: dict[int, list[tuple[int, Entry]]] = defaultdict(list)  # with their indices in the file
+        for index, entry in enumerate(self._entries(content, "annotations", {"image_id": int})):
+            if entry["image_id"] not in self._images:
+                raise DataError(f"{self._path}, annotations[{index}]: its image is not in this file")
+            self._annotations[entry["image_id"]].append((index, entry))
         self._pictures = self._image_folder()
         return list(self._files)
 
@@ -51,13 +68,12 @@ class Coco(Dataset):
     @property
     def categories(self) -> tuple[str, ...]:
         """The names of the categories in the order of their numbers."""
-        return tuple(self._categories[number]["name"] for number in sorted(self._categories))
+        return tuple(entry["name"] for entry in self._categories.values())
 
     @property
     def supercategories(self) -> dict[str, str]:
         """The supercategory of each category, in the order of the categories; blank where there is none."""
-        entries = (self._categories[number] for number in sorted(self._categories))
-        return {entry["name"]: str(entry.get("supercategory") or "") for entry in entries}
+        return {entry["name"]: str(entry.get("supercategory") or "") for entry in self._categories.values()}
 
     def also_called(self, name: str) -> tuple[str, ...]:
         """Its name without the suffix, and its number."""
@@ -66,11 +82,15 @@ class Coco(Dataset):
     def sample(self, name: str) -> Sample:
         """An image and its objects."""
         number = self._files[name]
-        size = self._size(number)
-        found = []
+        image, size, found = self._images[number], None, []
+        if "width" in image or "height" in image:
+            where = f"{self._path}, the image with id {number}"
+            size = checked_size(image.get("width"), image.get("height"), where)
         for index, entry in self._annotations.get(number, ()):
-            where = f"{self._path}, annotations[{index}]"
-            found.append((self._category(entry, where), _instance(entry, size, where)))
+            where, category = f"{self._path}, annotations[{index}]", entry.get("category_id")
+            if not isinstance(category, int) or category not in self._categories:
+                raise DataError(f"{where}: its category_id {str(category)[:40]} is missing or not in this file")
+            found.append((category, _instance(entry, size, where)))
         found.sort(key=lambda each: each[0])
         targets = group_targets((self._categories[category]["name"], instance) for category, instance in found)
         return Sample(name, self._picture(name), targets, size)
@@ -86,33 +106,13 @@ class Coco(Dataset):
     def _picture(self, name: str) -> Path:
         return image_path(self._pictures, name, str(self._path))
 
-    def _size(self, number: int) -> tuple[int, int] | None:
-        entry = self._images[number]
-        if "width" not in entry and "height" not in entry:
-            return None
-        return checked_size(entry.get("width"), entry.get("height"), f"{self._path}, the image with id {number}")
-
-    def _category(self, entry: Entry, where: str) -> int:
-        number = entry.get("category_id")
-        if not isinstance(number, int) or number not in self._categories:
-            raise DataError(f"{where}: its category_id {str(number)[:40]} is missing or not in this file")
-        return number
-
-    def _by_image(self, content: Entry) -> dict[int, list[tuple[int, Entry]]]:
-        """The annotations of each image, with their indices in the file."""
-        found: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
-        for index, entry in enumerate(self._entries(content, "annotations", {"image_id": int})):
-            if entry["image_id"] not in self._images:
-                raise DataError(f"{self._path}, annotations[{index}]: its image is not in this file")
-            found[entry["image_id"]].append((index, entry))
-        return dict(found)
-
-    def _by_id(self, content: Entry, part: str, fields: dict[str, type]) -> dict[int, Entry]:
-        entries = self._entries(content, part, {"id": int, **fields})
-        found = {entry["id"]: entry for entry in entries}
-        if len(found) < len(entries):
-            raise DataError(f"{self._path}: several {part} have the same id")
-        return found
+    def _by_id(self, content: Entry, part: str, name: str) -> dict[int, Entry]:
+        """The entries of a list by their numbers, in that order; neither these nor their names are repeated."""
+        entries = self._entries(content, part, {"id": int, name: str})
+        for field in ("id", name):
+            if len({entry[field] for entry in entries}) < len(entries):
+                raise DataError(f"{self._path}: several {part} have the same {field}")
+        return {entry["id"]: entry for entry in sorted(entries, key=lambda entry: int(entry["id"]))}
 
     def _entries(self, content: Entry, part: str, fields: dict[str, type]) -> Sequence[Entry]:
         """A list of the file whose entries all have those fields."""
@@ -131,32 +131,18 @@ def _instance(entry: Entry, size: tuple[int, int] | None, where: str) -> Instanc
     if not isinstance(box, list) or len(box) != 4 or not all(isinstance(side, int | float) for side in box):
         raise DataError(f"{where}: the bbox must be four numbers, not {str(box)[:80]}")
     x, y, width, height = box
-    return Instance(
-        checked_box(x, y, x + width, y + height, where),
-        crowd=bool(entry.get("iscrowd", 0)),
-        mask=_mask(entry.get("segmentation"), size, where),
-        annotated_area=_area(entry.get("area"), where),
-    )
-
-
-def _mask(stored: str | None, size: tuple[int, int] | None, where: str) -> Mask | None:
-    """The annotated mask; None without one: the box stands for the object then."""
-    if stored in {None, "null", "[]"}:
-        return None
-    mask = Mask(stored)
-    try:
-        mask.check(size)
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from None
-    return mask
-
-
-def _area(area: object, where: str) -> float | None:
-    if area is None:
-        return None
-    if not isinstance(area, int | float) or not 0 <= area <= FARTHEST**2:
+    found = checked_box(x, y, x + width, y + height, where)
+    stored, mask = entry.get("segmentation"), None
+    if stored not in {None, "null", "[]"}:  # without a mask, the box stands for the object
+        mask = Mask(str(stored))
+        try:
+            mask.check(size)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
+    area = entry.get("area")
+    if area is not None and not (isinstance(area, int | float) and 0 <= area <= FARTHEST**2):
         raise DataError(f"{where}: the area must be a number of pixels, not {str(area)[:40]}")
-    return float(area)
+    return Instance(found, False, bool(entry.get("iscrowd", 0)), mask, None if area is None else float(area))
 
 
 def _with_outlines_as_text(entry: Entry) -> Entry:
@@ -164,3 +150,114 @@ def _with_outlines_as_text(entry: Entry) -> Entry:
     if "segmentation" in entry:
         entry["segmentation"] = json.dumps(entry["segmentation"])
     return entry
+
+
+# Masks: polygons, or run lengths.
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The pixels of an object, decoded on demand.
+
+    Attributes:
+        stored: The annotation as JSON text: small, quick to compare, to hash and to send to other processes.
+
+    Example:
+        >>> Mask("[[1, 1, 3, 1, 3, 3, 1, 3]]").pixels((5, 4)).astype(int)
+        array([[0, 0, 0, 0, 0],
+               [0, 1, 1, 0, 0],
+               [0, 1, 1, 0, 0],
+               [0, 0, 0, 0, 0]])
+    """
+
+    stored: str
+
+    def pixels(self, size: tuple[int, int]) -> NDArray[np.bool_]:
+        """The mask ``[height, width]`` for an image of this width and height; polygons are cut off at its sides."""
+        content = self._content()
+        return _from_polygons(content, size) if isinstance(content, list) else _from_runs(_runs(content, size), size)
+
+    def check(self, size: tuple[int, int] | None) -> None:
+        """Raise a `DataError` if it cannot be decoded, for an image of that size where that is known."""
+        content = self._content()
+        if isinstance(content, list):
+            _check_polygons(content)
+        elif size is not None:
+            _runs(content, size)
+
+    def _content(self) -> Any:
+        content = json.loads(self.stored)
+        if not isinstance(content, list) and not (isinstance(content, dict) and {"size", "counts"} <= content.keys()):
+            raise DataError("the segmentation must be polygons, or runs of pixels with 'size' and 'counts'")
+        return content
+
+
+def _from_polygons(polygons: list[Any], size: tuple[int, int]) -> NDArray[np.bool_]:
+    """Rasterised by pycocotools, so that every pixel agrees with other evaluations."""
+    try:
+        from pycocotools import mask
+    except ImportError:
+        raise ExciteError("masks of COCO that are polygons need pycocotools: pip install 'excite[coco]'") from None
+    _check_polygons(polygons)
+    width, height = size
+    runs = mask.merge(mask.frPyObjects(polygons, height, width))
+    return _from_runs(list(_unpacked(runs["counts"].decode("ascii"))), size)
+
+
+def _check_polygons(polygons: list[Any]) -> None:
+    """Checks that pycocotools leaves out: it takes a list of four numbers, for instance, for a box."""
+    for polygon in polygons:
+        if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
+            raise DataError("a polygon of the segmentation must be x and y of three corners or more")
+        if not all(map(is_coordinate, polygon)):
+            raise DataError("the corners of the segmentation must be numbers of pixels")
+
+
+def _from_runs(runs: Sequence[int], size: tuple[int, int]) -> NDArray[np.bool_]:
+    """The mask of alternating runs, outside of the object first, column by column."""
+    width, height = size
+    inside = np.arange(len(runs)) % 2 == 1
+    return np.repeat(inside, runs).reshape(width, height).T
+
+
+def _runs(content: dict[str, Any], size: tuple[int, int]) -> list[int]:
+    """The run lengths, checked: pycocotools leaves pixels that no run covers undefined."""
+    width, height = size
+    if content["size"] != [height, width]:
+        raise DataError(
+            f"the segmentation is for an image of [height, width] {str(content['size'])[:40]}, not {height, width}"
+        )
+    counts = content["counts"]
+    runs = list(_unpacked(counts)) if isinstance(counts, str) else counts
+    if not isinstance(runs, list) or not all(isinstance(run, int) and run >= 0 for run in runs):
+        raise DataError("the counts of the segmentation must be lengths of runs of pixels")
+    if sum(runs) != width * height:
+        raise DataError(f"the counts of the segmentation cover {sum(runs)} pixels, but the image has {width * height}")
+    return runs
+
+
+def _unpacked(text: str) -> Iterator[int]:
+    """The run lengths in COCO's compressed text.
+
+    A character holds five bits, and a sixth that is set if more follow; from the fourth number on, the difference to
+    the one two before is stored.
+    """
+    seen: list[int] = []
+    value = shift = 0
+    for character in text:
+        code = ord(character) - 48
+        if not 0 <= code < 64 or shift > MOST_BITS:
+            raise DataError(
+                f"the counts of the segmentation are no runs of pixels in COCO's compressed text ({text[:20]!r})"
+            )
+        value |= (code & 31) << shift
+        shift += 5
+        if code & 32:
+            continue
+        if code & 16:  # negative
+            value -= 1 << shift
+        seen.append(value + (seen[-2] if len(seen) > 2 else 0))
+        yield seen[-1]
+        value = shift = 0
+    if shift:
+        raise DataError("the counts of the segmentation are cut off")

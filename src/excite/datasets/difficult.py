@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from excite.datasets.base import Dataset
-    from excite.datasets.sample import Sample, Target
+    from excite.datasets.base import Dataset, Sample, Target
 
 ListEntry = tuple[str, str, tuple[str, ...]]
 """The place in the file, the name of an image, and its difficult categories."""
@@ -28,11 +27,8 @@ def is_difficult(sample: Sample, target: Target) -> bool:
     """Whether a target is small in its image and not alone there (the paper's rule).
 
     All its instances together cover less than a quarter of the image, and at least one other category is annotated
-    in it. Areas are added up; all instances count, and all other categories, also those flagged as difficult.
-
-    Args:
-        sample: The image; without an annotated size, the file is read for it.
-        target: One of its targets.
+    in it. Areas are added up; all instances count, and all other categories, also those flagged as difficult. Without
+    an annotated size of the image, the file is read for it.
 
     Example:
         >>> from pathlib import Path
@@ -68,30 +64,20 @@ def read_difficult_list(path: Path, dataset: Dataset) -> frozenset[tuple[str, st
     Raises:
         DataError: The file cannot be read or understood, or names no image of the data set.
     """
-    known, categories = _names(dataset), dataset.categories
-    pairs: set[tuple[str, str]] = set()
-    listed: dict[str, bool] = {}
-    for where, name, found in _entries(read_text(path), path, categories):
-        listed[name] = name in known
-        if not listed[name]:
-            continue
-        for category in found:
-            if category not in categories:
-                raise DataError(f"{where}: {category[:40]!r} is no category of this data set")
-            pairs.add((known[name], category))
-    _report_missing(listed, path, dataset)
-    return frozenset(pairs)
-
-
-def _names(dataset: Dataset) -> dict[str, str]:
-    """The images by all their names, without aliases that two images share."""
     aliases = [(other, name) for name in dataset.names for other in dataset.also_called(name)]
     counts = Counter(other for other, _ in aliases)
-    return {other: name for other, name in aliases if counts[other] == 1} | {name: name for name in dataset.names}
-
-
-def _report_missing(listed: dict[str, bool], path: Path, dataset: Dataset) -> None:
-    missing = [name for name, known in listed.items() if not known]
+    known = {other: name for other, name in aliases if counts[other] == 1} | {name: name for name in dataset.names}
+    pairs: set[tuple[str, str]] = set()
+    listed: dict[str, bool] = {}
+    text = read_text(path)
+    read = _json_entries if text.lstrip().startswith(("{", "[")) else _line_entries
+    for where, name, found in read(text, path, dataset.categories):
+        listed[name] = name in known
+        for category in found if listed[name] else ():
+            if category not in dataset.categories:
+                raise DataError(f"{where}: {category[:40]!r} is no category of this data set")
+            pairs.add((known[name], category))
+    missing = [name for name, is_known in listed.items() if not is_known]
     if not listed:
         raise DataError(f"{path}: it lists no images")
     if len(missing) == len(listed):
@@ -103,21 +89,12 @@ def _report_missing(listed: dict[str, bool], path: Path, dataset: Dataset) -> No
         warnings.warn(
             f"{path}: {len(missing)} of its {len(listed)} images are not in the split {dataset.split!r} "
             f"({missing[0][:60]!r} is the first) and are left out",
-            stacklevel=3,
+            stacklevel=2,
         )
+    return frozenset(pairs)
 
 
-def _entries(text: str, path: Path, categories: Sequence[str]) -> Iterator[ListEntry]:
-    if text.lstrip().startswith(("{", "[")):
-        yield from _json_entries(text, path)
-        return
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            yield where, *_parse_line(line, where, categories)
-
-
-def _json_entries(text: str, path: Path) -> Iterator[ListEntry]:
+def _json_entries(text: str, path: Path, _categories: Sequence[str]) -> Iterator[ListEntry]:
     content = parse_json(text, path)
     if not isinstance(content, dict):
         raise DataError(f"{path}: names of images for each category were expected, such as {{'cat': ['000004']}}")
@@ -128,15 +105,19 @@ def _json_entries(text: str, path: Path) -> Iterator[ListEntry]:
         yield from ((where, str(name), (category,)) for name in names)
 
 
-def _parse_line(line: str, where: str, categories: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def _line_entries(text: str, path: Path, categories: Sequence[str]) -> Iterator[ListEntry]:
     """The name of an image, and flags of all categories or the names of some; with commas or tabs, spaces are kept."""
-    apart = "," in line or "\t" in line
-    name, *rest = [word.strip() for word in re.split(r"[,\t]", line)] if apart else line.split()
-    if not rest or not all(rest):
-        raise DataError(f"{where}: the name of an image and categories were expected, not {line[:60]!r}")
-    if set(rest) <= {"0", "1"}:
-        if len(rest) != len(categories):
-            raise DataError(f"{where}: {len(rest)} flags, but the data set has {len(categories)} categories")
-        return name, tuple(compress(categories, (flag == "1" for flag in rest)))
-    together = " ".join(rest)  # "dining table" is one category
-    return name, (together,) if not apart and together in categories else tuple(rest)
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        where, apart = f"{path}, line {number}", "," in line or "\t" in line
+        name, *rest = [word.strip() for word in re.split(r"[,\t]", line)] if apart else line.split()
+        if not rest or not all(rest):
+            raise DataError(f"{where}: the name of an image and categories were expected, not {line[:60]!r}")
+        if set(rest) <= {"0", "1"}:
+            if len(rest) != len(categories):
+                raise DataError(f"{where}: {len(rest)} flags, but the data set has {len(categories)} categories")
+            yield where, name, tuple(compress(categories, (flag == "1" for flag in rest)))
+        else:
+            together = " ".join(rest)  # "dining table" is one category
+            yield where, name, (together,) if not apart and together in categories else tuple(rest)

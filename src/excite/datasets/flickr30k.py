@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from excite.datasets.base import LONGEST_PART, image_with_stem, read_lines, read_text
-from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
-from excite.datasets.sample import FARTHEST, is_outside
+from excite.datasets import base
+from excite.datasets.base import FARTHEST, LONGEST_PART, Phrase, PhraseDataset, PhraseSample
 from excite.datasets.voc import SIDES, annotated_size, parse_annotation
 from excite.errors import DataError
 from excite.images import PICTURE_SUFFIXES
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from xml.etree import ElementTree
 
-    from excite.datasets.sample import Box
+    from excite.datasets.base import Box
 
 GROUPS = ("people", "clothing", "bodyparts", "animals", "vehicles", "instruments", "scene", "other")
 """The kinds of objects, in the order of the data set's paper."""
@@ -27,6 +25,7 @@ GROUPS = ("people", "clothing", "bodyparts", "animals", "vehicles", "instruments
 IMAGE_FOLDERS = ("flickr30k-images", "flickr30k_images", "images", "Images")
 MARKED = re.compile(r"\[([^\[\]]*)\]")
 MARK = re.compile(r"/EN#(?P<number>\d+)(?P<kinds>(/\w+)+)(\s+(?P<words>.*))?$", re.DOTALL)
+SCENE, BOXLESS = "phrases that stand for the whole scene, without a box", "phrases marked as having no box"
 
 
 class Flickr30kEntities(PhraseDataset):
@@ -47,11 +46,9 @@ class Flickr30kEntities(PhraseDataset):
         names = (self.folder / name for name in IMAGE_FOLDERS)
         pictures = next((folder for folder in names if folder.is_dir()), None)
         if pictures is None:  # they come from elsewhere than the annotations, and may be forgotten
-            raise DataError(
-                f"{str(self.folder)!r} has no images: put them, or a link to their folder, into "
-                f"{str(self.folder / IMAGE_FOLDERS[0])!r}"
-            )
-        for line in dict.fromkeys(read_text(self.folder / f"{self.split}.txt").split()):
+            usual = str(self.folder / IMAGE_FOLDERS[0])
+            raise DataError(f"{str(self.folder)!r} has no images: put them, or a link to their folder, into {usual!r}")
+        for line in dict.fromkeys(base.read_text(self.folder / f"{self.split}.txt").split()):
             path = PurePosixPath(line)
             self._add(path.stem if path.suffix.lower() in PICTURE_SUFFIXES else line, pictures)
 
@@ -67,50 +64,40 @@ class Flickr30kEntities(PhraseDataset):
         if len(name.encode()) > LONGEST_PART - len(".jpeg"):
             missing = "image"  # no file's name is so long
         else:
-            image = image_with_stem(images, name, str(self.folder / f"{self.split}.txt"))
+            image = base.image_with_stem(images, name, str(self.folder / f"{self.split}.txt"))
             files = {"image": image, "file of sentences": sentences, "file of boxes": annotation}
             missing = next((what for what, path in files.items() if not path.is_file()), "")
         if missing:
             self.left_out[f"names whose {missing} is missing"] += 1
             return
         try:
-            lines, boxes = list(read_lines(sentences)), read_boxes(annotation)
+            lines, root = list(base.read_lines(sentences)), parse_annotation(annotation)
+            size = annotated_size(root, str(annotation))
         except DataError:
             self.left_out["images whose sentences or annotations are broken"] += 1
             return
-        self.left_out.update(boxes.left_out)
-        phrases = tuple(phrase for line in lines for phrase in self._phrases(line, boxes))
+        boxes, reasons = read_boxes(root, size, self.left_out)
+        phrases = tuple(phrase for line in lines for phrase in self._phrases(line, boxes, reasons))
         if phrases:
-            self._samples[name] = PhraseSample(name, image, phrases, boxes.size)
+            self._samples[name] = PhraseSample(name, image, phrases, size)
         else:
             self.left_out["images without a phrase that has a box"] += 1
 
-    def _phrases(self, line: str, boxes: EntityBoxes) -> list[Phrase]:
+    def _phrases(self, line: str, boxes: dict[str, list[Box]], reasons: dict[str, str]) -> list[Phrase]:
+        """The phrases of a sentence that have boxes; the reasons against all others are counted."""
         sentence, found = mentions(line, self.left_out)
         phrases = []
-        for mention in found:
-            problem = _problem(mention, boxes)
-            if problem:
-                self.left_out[problem] += 1
-                continue
-            group, *also = (kind for kind in mention.kinds if kind in GROUPS)
-            phrases.append(Phrase(mention.words, tuple(boxes.boxes[mention.number]), group, sentence, tuple(also)))
+        for words, number, kinds in found:
+            groups = [kind for kind in kinds if kind in GROUPS]
+            if number == "0" or "notvisual" in kinds:
+                self.left_out["phrases that are not visual"] += 1
+            elif not groups:
+                self.left_out["phrases of an unknown kind"] += 1
+            elif number not in boxes:
+                self.left_out[reasons.get(number, "phrases whose boxes are missing or unusable")] += 1
+            else:
+                phrases.append(Phrase(words, tuple(boxes[number]), groups[0], sentence, tuple(groups[1:])))
         return phrases
-
-
-def _problem(mention: MarkedPhrase, boxes: EntityBoxes) -> str:
-    """The reason against a phrase; blank if it is usable."""
-    if mention.number == "0" or "notvisual" in mention.kinds:
-        return "phrases that are not visual"
-    if not set(mention.kinds) & set(GROUPS):
-        return "phrases of an unknown kind"
-    if mention.number in boxes.boxes:
-        return ""
-    if mention.number in boxes.scenes:
-        return "phrases that stand for the whole scene, without a box"
-    if mention.number in boxes.boxless:
-        return "phrases marked as having no box"
-    return "phrases whose boxes are missing or unusable"
 
 
 # The two kinds of files: sentences with marked phrases, and the boxes of the phrases.
@@ -124,31 +111,8 @@ class MarkedPhrase(NamedTuple):
     kinds: tuple[str, ...]
 
 
-@dataclass
-class EntityBoxes:
-    """The annotations of an image.
-
-    Attributes:
-        size: Width and height of the image, if annotated.
-        boxes: Of each entity, by its number.
-        scenes: The numbers that stand for the whole scene.
-        boxless: The numbers without a box.
-        left_out: Reason -> number of unusable boxes.
-    """
-
-    size: tuple[int, int] | None = None
-    boxes: dict[str, list[Box]] = field(default_factory=lambda: defaultdict(list))
-    scenes: set[str] = field(default_factory=set)
-    boxless: set[str] = field(default_factory=set)
-    left_out: Counter[str] = field(default_factory=Counter)
-
-
 def mentions(sentence: str, left_out: Counter[str]) -> tuple[str, list[MarkedPhrase]]:
     """A sentence without its marks, and the phrases marked as ``[/EN#NUMBER/KIND/KIND... WORDS]``.
-
-    Args:
-        sentence: A line of a file of sentences.
-        left_out: Counts the unreadable marks.
 
     Example:
         >>> mentions("[/EN#7/people Two men] walk [/EN#8/animals a dog] .", Counter())[0]
@@ -171,44 +135,47 @@ def mentions(sentence: str, left_out: Counter[str]) -> tuple[str, list[MarkedPhr
     return " ".join(plain.split()), found
 
 
-def read_boxes(path: Path) -> EntityBoxes:
-    """The boxes of an image. An object has one or several numbers, and a box or a flag that it has none.
+def read_boxes(
+    root: ElementTree.Element, size: tuple[int, int] | None, left_out: Counter[str]
+) -> tuple[dict[str, list[Box]], dict[str, str]]:
+    """The boxes of each entity, by its number, and the reason of those that have none.
 
-    Pixels are counted from 1 and the last one of a box is included, as in the authors' own programs: the Python one
-    subtracts 1 from all corners, the MATLAB one (which counts from 1) does not, and both count ``xmax - xmin + 1``
-    pixels.
+    An object has one or several numbers, and a box or a flag that it has none. Pixels are counted from 1 and the last
+    one of a box is included, as in the authors' own programs: the Python one subtracts 1 from all corners, the MATLAB
+    one (which counts from 1) does not, and both count ``xmax - xmin + 1`` pixels.
     """
-    root = parse_annotation(path)
-    found = EntityBoxes(annotated_size(root, str(path)))
+    boxes: dict[str, list[Box]] = defaultdict(list)
+    reasons: dict[str, str] = {}
     for element in root.iterfind("object"):
         numbers = [name.text.strip() for name in element.iterfind("name") if name.text and name.text.strip()]
         if not numbers:
-            found.left_out["objects without a number"] += 1
+            left_out["objects without a number"] += 1
         elif element.find("bndbox") is not None:
-            _add_box(element, numbers, found)
+            box = _box(element, size)
+            if isinstance(box, str):
+                left_out[box] += 1
+            else:
+                for number in dict.fromkeys(numbers):
+                    boxes[number].append(box)
         elif _flag(element, "scene"):
-            found.scenes.update(numbers)
+            reasons |= dict.fromkeys(numbers, SCENE)
         elif _flag(element, "nobndbox"):
-            found.boxless.update(numbers)
+            reasons = dict.fromkeys(numbers, BOXLESS) | reasons
         else:
-            found.left_out["objects with neither a box nor a word why not"] += 1
-    return found
+            left_out["objects with neither a box nor a word why not"] += 1
+    return dict(boxes), reasons
 
 
-def _add_box(element: ElementTree.Element, numbers: list[str], found: EntityBoxes) -> None:
+def _box(element: ElementTree.Element, size: tuple[int, int] | None) -> Box | str:
+    """The box of an object, or the reason against it."""
     try:
         xmin, ymin, xmax, ymax = (float(element.findtext(f"bndbox/{side}") or "") for side in SIDES)
     except ValueError:
-        found.left_out["boxes that are not four numbers"] += 1
-        return
-    box = (xmin - 1, ymin - 1, xmax, ymax)
+        return "boxes that are not four numbers"
     if not (-FARTHEST <= xmin <= xmax <= FARTHEST and -FARTHEST <= ymin <= ymax <= FARTHEST):  # NaN has no order
-        found.left_out["boxes inside out"] += 1
-    elif is_outside(box, found.size):
-        found.left_out["boxes outside of their image"] += 1
-    else:
-        for number in dict.fromkeys(numbers):
-            found.boxes[number].append(box)
+        return "boxes inside out"
+    box = (xmin - 1, ymin - 1, xmax, ymax)
+    return "boxes outside of their image" if base.is_outside(box, size) else box
 
 
 def _flag(element: ElementTree.Element, tag: str) -> bool:

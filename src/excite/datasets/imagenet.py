@@ -13,14 +13,14 @@ from collections import defaultdict
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import Dataset, image_path, parse_box, read_names, read_rows, read_text
-from excite.datasets.sample import Instance, Sample, Target, check_begin, group_targets, parse_int, parse_size
+from excite.datasets import base
+from excite.datasets.base import Dataset, Instance, Sample, Target
 from excite.datasets.voc import AnnotatedObject, read_objects
 from excite.errors import DataError
 from excite.vocabulary import imagenet_labels, imagenet_wnids
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from excite.datasets.base import TableRow
     from excite.vocabulary import Concept, Labels
@@ -43,9 +43,6 @@ WSOL_NAME = re.compile(r"(val/ILSVRC2012_val_\d+|val2/\d+/\w+)\.\w+")
 
 Annotation = tuple[list[AnnotatedObject], tuple[int, int] | None]
 """The objects of an image, and its annotated size, if any."""
-
-XmlFile = tuple[str, str]
-"""The name of the image of an XML file, and the folder of its class, or nothing."""
 
 
 class ImageNetCategories(Dataset):
@@ -77,11 +74,21 @@ class ImageNetCategories(Dataset):
 
     def _known(self, wnid: str, where: str) -> str:
         if wnid not in self._words:
-            known = (
-                WORDS if (self.folder / WORDS).is_file() else "ImageNet, which has WordNet numbers such as n01440764"
-            )
+            usual = "ImageNet, which has WordNet numbers such as n01440764"
+            known = WORDS if (self.folder / WORDS).is_file() else usual
             raise DataError(f"{where}: {wnid[:40]!r} is no class of {known}")
         return wnid
+
+
+def _words_of(path: Path) -> dict[str, tuple[str, ...]]:
+    """For each class its synonyms, from lines like "n01440764 tench, Tinca tinca"."""
+    found = {}
+    for number, line in enumerate(base.read_text(path).splitlines(), 1):
+        wnid, _, words = line.partition(" ")
+        if not WNID.fullmatch(wnid) or not words.strip():
+            raise DataError(f"{path}, line {number}: a WordNet number and words were expected, not {line[:80]!r}")
+        found[wnid] = tuple(word.strip() for word in words.split(","))
+    return found
 
 
 class ImageNet(ImageNetCategories):
@@ -91,24 +98,27 @@ class ImageNet(ImageNetCategories):
     layout = "LOC_val_solution.csv or the challenge's XML files, val/*.JPEG"
 
     def _splits(self) -> list[str]:
-        return [split for split in SPLITS if has_boxes(self.folder, split)]
+        return [split for split in SPLITS if _has_boxes(self.folder, split)]
 
     def _read(self) -> list[str]:
         """Sort the images by number: the files are in the order of the classes, their first hundred fish and birds."""
         self._read_words()
-        self._boxes = read_boxes(self.folder, self.split)
+        table = _table(self.folder, self.split)
+        place = None if table.is_file() else _xml_folder(self.folder, self.split)
+        # the table where there is one: it is quicker to read
+        names, self._boxes = _table_boxes(table) if place is None else _xml_boxes(self.folder, place, self.split)
         key = (lambda name: name.partition("_")[::-1]) if self.split == "train" else None
-        return sorted(self._boxes.names, key=key)
+        return sorted(names, key=key)
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether there is one of the challenge's tables of boxes, or its XML files."""
-        return any(has_boxes(folder, split) for split in reversed(SPLITS))
+        return any(_has_boxes(folder, split) for split in reversed(SPLITS))
 
     def sample(self, name: str) -> Sample:
         """An image and its boxes."""
-        objects, size = self._boxes.of(name)
-        targets = group_targets((self._known(wnid, where), instance) for wnid, instance, where in objects)
+        objects, size = self._boxes(name)
+        targets = base.group_targets((self._known(wnid, where), instance) for wnid, instance, where in objects)
         path = _imagenet_image(self.folder, self.split, name, [target.concept for target in targets])
         return Sample(name, path, targets, size)
 
@@ -121,20 +131,101 @@ def _imagenet_image(folder: Path, split: str, name: str, classes: Iterable[str])
     folders = [folder / pattern.format(split=split) for pattern in IMAGE_FOLDERS]
     wnid = name.partition("_")[0]  # of the training set
     below = [*([wnid] if WNID.fullmatch(wnid) else []), ".", *classes]
-    usual = image_path(next((each for each in folders if each.is_dir()), folders[0]), f"{below[0]}/{name}.JPEG", split)
+    there = next((each for each in folders if each.is_dir()), folders[0])
+    usual = base.image_path(there, f"{below[0]}/{name}.JPEG", split)
     found = (each / one / f"{name}{suffix}" for each in (*folders, folder) for one in below for suffix in SUFFIXES)
     return next((path for path in found if path.is_file()), usual)
 
 
-def _words_of(path: Path) -> dict[str, tuple[str, ...]]:
-    """For each class its synonyms, from lines like "n01440764 tench, Tinca tinca"."""
-    found = {}
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        wnid, _, words = line.partition(" ")
-        if not WNID.fullmatch(wnid) or not words.strip():
-            raise DataError(f"{path}, line {number}: a WordNet number and words were expected, not {line[:80]!r}")
-        found[wnid] = tuple(word.strip() for word in words.split(","))
-    return found
+# The boxes of the challenge.
+
+
+def _table(folder: Path, split: str) -> Path:
+    return folder / f"LOC_{split}_solution.csv"
+
+
+def _has_boxes(folder: Path, split: str) -> bool:
+    return _table(folder, split).is_file() or _xml_folder(folder, split) is not None
+
+
+def _table_boxes(path: Path) -> tuple[Collection[str], Callable[[str], Annotation]]:
+    """The images of a table, and the objects of each: it has no sizes.
+
+    Its rows are like "ILSVRC2012_val_00000001,n01751748 111 108 441 193", with five words more for each further box.
+    """
+    rows: dict[str, tuple[int, str]] = {}
+    lines = base.read_rows(path)
+    if next(lines, (1, []))[1] != ["ImageId", "PredictionString"]:
+        raise DataError(f"{path}, line 1: the columns must be ImageId,PredictionString")
+    for line, columns in lines:
+        if len(columns) != 2 or columns[0] in rows:
+            raise DataError(f"{path}, line {line}: two columns and a new image were expected")
+        rows[columns[0]] = line, columns[1]
+
+    def boxes(name: str) -> Annotation:
+        line, prediction = rows[name]
+        where, words = f"{path}, line {line}", prediction.split()
+        if not words or len(words) % 5:
+            raise DataError(f"{where}: a class and four numbers for each box were expected, not {prediction[:80]!r}")
+        groups = (words[k : k + 5] for k in range(0, len(words), 5))
+        found = ((wnid, base.parse_box(box, where, inclusive=True)) for wnid, *box in groups)
+        return [AnnotatedObject(wnid, Instance(box), where) for wnid, box in found], None
+
+    return rows.keys(), boxes
+
+
+def _xml_boxes(folder: Path, place: Path, split: str) -> tuple[Collection[str], Callable[[str], Annotation]]:
+    """The images of the challenge's list, or else all that have an XML file, and the objects of each.
+
+    The name inside of a file is ignored: in some of the training set's it is "%s".
+    """
+    folders: dict[str, str] = {}
+    for name, below in _xml_files(place, split, in_classes=place != folder):
+        if folders.setdefault(name, below) != below:
+            raise DataError(f"{str(place)!r} has {name}.xml twice, once in {below!r}: leave one of them there")
+    lists = (folder / above / LISTS[split] for above in ("ILSVRC", "."))
+    listed = next((path for path in lists if path.is_file()), None)
+
+    def boxes(name: str) -> Annotation:
+        if name not in folders:
+            raise DataError(f"{listed}: it lists {name[:99]!r}, but there is no such .xml in {str(place)!r}")
+        return read_objects(place / folders[name] / f"{name}.xml", FIRST_PIXEL)
+
+    if listed is None:
+        return folders.keys(), boxes
+    lines = base.read_names(listed, 2, "an image with its number")  # such as n01440764/n01440764_10040 1
+    return [PurePosixPath(name).name for name in lines], boxes
+
+
+def _xml_folder(folder: Path, split: str) -> Path | None:
+    """The folder that has the XML files of a split, or folders of classes with them.
+
+    It is that of the challenge's archive, or of unpacked archives of boxes.
+    """
+    places = [folder / above / "Annotations/CLS-LOC" / split for above in ("ILSVRC", ".")]
+    with os.scandir(folder) as entries:
+        unpacked = sorted(entry.name for entry in entries if f"bbox_{split}" in entry.name)
+    places += [folder / name / below for name in unpacked for below in (".", split)]
+    if split == "val":  # or beside the images; the million of train is not searched
+        places += [folder / "val", folder]
+    found = (place for place in places if place.is_dir())
+    return next((place for place in found if any(_xml_files(place, split, in_classes=place != folder))), None)
+
+
+def _xml_files(place: Path, split: str, *, in_classes: bool) -> Iterator[tuple[str, str]]:
+    """The XML files of a split in a folder and in its folders of classes: the image's name, and that of its class."""
+    classes = []
+    try:
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if XML_NAMES[split].fullmatch(entry.name):
+                    yield entry.name.removesuffix(".xml"), ""
+                elif in_classes and WNID.fullmatch(entry.name) and entry.is_dir():
+                    classes.append(entry.name)
+    except OSError as error:
+        raise DataError(f"cannot read {str(place)!r}: {error.strerror}") from None
+    for name in sorted(classes):
+        yield from ((file, name) for file, _ in _xml_files(place / name, split, in_classes=False))
 
 
 class Wsol(ImageNetCategories):
@@ -149,10 +240,11 @@ class Wsol(ImageNetCategories):
     def _read(self) -> list[str]:
         self._read_words()
         self._lists = next(path.parent for path in _lists(self.folder) if path.parent.name == self.split)
-        self._classes_of = self._by_name(CLASSES, 2)
-        self._boxes_of = self._by_name(BOXES, 5)
-        self._sizes_of = self._by_name(SIZES, 3) if (self._lists / SIZES).is_file() else {}
-        names = self._by_name(NAMES, 1) if (self._lists / NAMES).is_file() else self._classes_of
+        self._rows = {CLASSES: self._by_name(CLASSES, 2), BOXES: self._by_name(BOXES, 5)}
+        for file, columns in ((SIZES, 3), (NAMES, 1)):
+            if (self._lists / file).is_file():
+                self._rows[file] = self._by_name(file, columns)
+        names = self._rows.get(NAMES, self._rows[CLASSES])
         return sorted(names, key=lambda name: (PurePosixPath(name).name, name))  # classes mixed, of val2/CLASS/N.jpeg
 
     @classmethod
@@ -163,56 +255,48 @@ class Wsol(ImageNetCategories):
     def sample(self, name: str) -> Sample:
         """An image and its boxes."""
         wnid = self._class(name)
-        rows = self._boxes_of.get(name, ())
-        boxes = [Instance(parse_box(row, self._where(BOXES, line), inclusive=True)) for line, row in rows]
-        targets = (Target(wnid, tuple(boxes)),) if boxes else ()
-        return Sample(name, self._picture(name, wnid), targets, self._size(name))
+        rows = ((row, f"{self._lists / BOXES}, line {line}") for line, row in self._rows[BOXES].get(name, ()))
+        boxes = tuple(Instance(base.parse_box(row, where, inclusive=True)) for row, where in rows)
+        size = None
+        if name in self._rows.get(SIZES, ()):
+            (width, height), where = self._only(SIZES, name)
+            size = base.parse_size(width, height, where)
+        return Sample(name, self._picture(name, wnid), (Target(wnid, boxes),) if boxes else (), size)
 
     def _class(self, name: str) -> str:
-        line, words = self._only(self._classes_of, name, CLASSES)
-        number = parse_int(words[0])
+        (text,), where = self._only(CLASSES, name)
+        number = base.parse_int(text)
         if number is None or number >= len(imagenet_wnids()):
             last = len(imagenet_wnids()) - 1
-            raise DataError(
-                f"{self._where(CLASSES, line)}: the number of a class must be 0 to {last}, not {words[0][:40]!r}"
-            )
-        return self._known(imagenet_wnids()[number], self._where(CLASSES, line))
-
-    def _size(self, name: str) -> tuple[int, int] | None:
-        if name not in self._sizes_of:
-            return None
-        line, (width, height) = self._only(self._sizes_of, name, SIZES)
-        return parse_size(width, height, self._where(SIZES, line))
+            raise DataError(f"{where}: the number of a class must be 0 to {last}, not {text[:40]!r}")
+        return self._known(imagenet_wnids()[number], where)
 
     def _picture(self, name: str, wnid: str) -> Path:
-        paths = [image_path(self.folder / below, name, self._where(NAMES)) for below in WSOL_IMAGES]
+        paths = [base.image_path(self.folder / below, name, f"{self._lists / NAMES}") for below in WSOL_IMAGES]
         found = next((path for path in paths if path.is_file()), paths[0])
         if found.is_file() or not name.startswith("val/"):  # ImageNetV2's "0.jpeg" are nowhere else
             return found
         return _imagenet_image(self.folder, "val", PurePosixPath(name).stem, [wnid])
 
-    def _only(self, rows: dict[str, list[TableRow]], name: str, file: str) -> TableRow:
-        """The row of an image in a list that has one for each."""
-        found = rows.get(name, [])
+    def _only(self, file: str, name: str) -> tuple[list[str], str]:
+        """The row of an image in a list that has one for each, and its place."""
+        found = self._rows[file].get(name, [])
         if len(found) != 1:
-            raise DataError(f"{self._where(file)}: one line about {name!r} was expected, and there are {len(found)}")
-        return found[0]
+            raise DataError(f"{self._lists / file}: one line about {name!r} was expected, and there are {len(found)}")
+        ((line, words),) = found
+        return words, f"{self._lists / file}, line {line}"
 
     def _by_name(self, file: str, columns: int) -> dict[str, list[TableRow]]:
         """The rows of a list by image, which is the first column."""
         found: dict[str, list[TableRow]] = defaultdict(list)
-        for line, (name, *words) in read_rows(self._lists / file):
+        for line, (name, *words) in base.read_rows(self._lists / file):
+            where = f"{self._lists / file}, line {line}"
             if not WSOL_NAME.fullmatch(name):
-                raise DataError(
-                    f"{self._where(file, line)}: {name[:60]!r} is no image of ImageNet, whose lists alone are read"
-                )
+                raise DataError(f"{where}: {name[:60]!r} is no image of ImageNet, whose lists alone are read")
             if len(words) != columns - 1:
-                raise DataError(f"{self._where(file, line)}: {columns} columns were expected, not {1 + len(words)}")
+                raise DataError(f"{where}: {columns} columns were expected, not {1 + len(words)}")
             found[name].append((line, words))
         return dict(found)
-
-    def _where(self, file: str, line: int | None = None) -> str:
-        return f"{self._lists / file}" if line is None else f"{self._lists / file}, line {line}"
 
 
 def _lists(folder: Path) -> list[Path]:
@@ -222,125 +306,3 @@ def _lists(folder: Path) -> list[Path]:
         if found:
             return found
     return []
-
-
-# The boxes of the challenge.
-
-
-def has_boxes(folder: Path, split: str) -> bool:
-    """Whether there are boxes of a split, in either form."""
-    return _table(folder, split).is_file() or _xml_folder(folder, split) is not None
-
-
-def read_boxes(folder: Path, split: str) -> CsvBoxes | XmlBoxes:
-    """The boxes of a split: from the table where there is one, which is quicker to read."""
-    table = _table(folder, split)
-    place = None if table.is_file() else _xml_folder(folder, split)
-    if place is None:
-        return CsvBoxes(table)
-    lists = (folder / above / LISTS[split] for above in ("ILSVRC", "."))
-    listed = next((path for path in lists if path.is_file()), None)
-    return XmlBoxes(place, _xml_files(place, split, in_classes=place != folder), listed)
-
-
-class CsvBoxes:
-    """Rows like "ILSVRC2012_val_00000001,n01751748 111 108 441 193", with five words more for each further box."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._rows: dict[str, tuple[int, str]] = {}
-        lines = read_rows(path)
-        if next(lines, (1, []))[1] != ["ImageId", "PredictionString"]:
-            raise DataError(f"{path}, line 1: the columns must be ImageId,PredictionString")
-        for line, columns in lines:
-            if len(columns) != 2 or columns[0] in self._rows:
-                raise DataError(f"{path}, line {line}: two columns and a new image were expected")
-            self._rows[columns[0]] = line, columns[1]
-
-    @property
-    def names(self) -> Collection[str]:
-        """The images, in the order of the file."""
-        return self._rows.keys()
-
-    def of(self, name: str) -> Annotation:
-        """The objects of an image; the table has no sizes."""
-        line, prediction = self._rows[name]
-        where = f"{self._path}, line {line}"
-        words = prediction.split()
-        if not words or len(words) % 5:
-            raise DataError(f"{where}: a class and four numbers for each box were expected, not {prediction[:80]!r}")
-        groups = (words[k : k + 5] for k in range(0, len(words), 5))
-        boxes = ((wnid, parse_box(box, where, inclusive=True)) for wnid, *box in groups)
-        return [AnnotatedObject(wnid, Instance(box), where) for wnid, box in boxes], None
-
-
-class XmlBoxes:
-    """A file for each image, in VOC's format but with pixels counted from 0.
-
-    The name inside of a file is ignored: in some of the training set's it is "%s".
-    """
-
-    def __init__(self, place: Path, files: Iterable[XmlFile], listed: Path | None) -> None:
-        self._place = place
-        self._listed = listed
-        self._folders: dict[str, str] = {}
-        for name, folder in files:
-            if self._folders.setdefault(name, folder) != folder:
-                raise DataError(f"{str(place)!r} has {name}.xml twice, once in {folder!r}: leave one of them there")
-
-    @property
-    def names(self) -> Collection[str]:
-        """The images: those of the challenge's list if there is one, or else all that have a file."""
-        if self._listed is None:
-            return self._folders.keys()
-        lines = read_names(self._listed, 2, "an image with its number")  # such as n01440764/n01440764_10040 1
-        return [PurePosixPath(name).name for name in lines]
-
-    def of(self, name: str) -> Annotation:
-        """The objects and the size of an image."""
-        if name not in self._folders:
-            raise DataError(
-                f"{self._listed}: it lists {name[:99]!r}, but there is no such .xml in {str(self._place)!r}"
-            )
-        objects, size = read_objects(self._place / self._folders[name] / f"{name}.xml", FIRST_PIXEL)
-        for _, instance, where in objects:
-            check_begin(instance.box, where)
-        return objects, size
-
-
-def _table(folder: Path, split: str) -> Path:
-    return folder / f"LOC_{split}_solution.csv"
-
-
-def _xml_folder(folder: Path, split: str) -> Path | None:
-    """The folder that has the XML files of a split, or folders of classes with them."""
-    for place in _xml_folders(folder, split):
-        if place.is_dir() and any(_xml_files(place, split, in_classes=place != folder)):
-            return place
-    return None
-
-
-def _xml_folders(folder: Path, split: str) -> Iterator[Path]:
-    """The folders of the XML files in the challenge's archive, and in unpacked archives of boxes."""
-    yield from (folder / above / "Annotations/CLS-LOC" / split for above in ("ILSVRC", "."))
-    with os.scandir(folder) as entries:
-        unpacked = sorted(entry.name for entry in entries if f"bbox_{split}" in entry.name)
-    yield from (folder / name / below for name in unpacked for below in (".", split))
-    if split == "val":  # or beside the images; the million of train is not searched
-        yield from (folder / "val", folder)
-
-
-def _xml_files(place: Path, split: str, *, in_classes: bool) -> Iterator[XmlFile]:
-    """The XML files of a split in a folder and in its folders of classes."""
-    classes = []
-    try:
-        with os.scandir(place) as entries:
-            for entry in entries:
-                if XML_NAMES[split].fullmatch(entry.name):
-                    yield entry.name.removesuffix(".xml"), ""
-                elif in_classes and WNID.fullmatch(entry.name) and entry.is_dir():
-                    classes.append(entry.name)
-    except OSError as error:
-        raise DataError(f"cannot read {str(place)!r}: {error.strerror}") from None
-    for name in sorted(classes):
-        yield from ((file, name) for file, _ in _xml_files(place / name, split, in_classes=False))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from excite.datasets.base import Dataset, has_images, images_by, named_image, parse_box, read_rows, single_image
+from excite.datasets import base
+from excite.datasets.base import Dataset, Instance, Sample
 from excite.datasets.coco import Coco
 from excite.datasets.imagenet import ImageNet
-from excite.datasets.sample import Instance, Sample, group_targets, parse_size
 from excite.datasets.voc import Voc
 from excite.errors import DataError
 
@@ -34,7 +34,7 @@ class XmlFolder(Voc):
 
     def _read(self) -> list[str]:
         self._files = _files(self.folder, ".xml")
-        self._pictures = images_by(lambda path: path.stem, self.folder)
+        self._pictures = base.images_by(lambda path: path.stem, self.folder)
         return list(self._files)
 
     @classmethod
@@ -46,7 +46,7 @@ class XmlFolder(Voc):
         return self._files[name]
 
     def _picture(self, name: str) -> Path:
-        return single_image(self._pictures.get(name, []), self.folder / f"{name}.jpg", self._files[name])
+        return base.single_image(self._pictures.get(name, []), self.folder / f"{name}.jpg", self._files[name])
 
 
 class JsonFolder(Coco):
@@ -61,17 +61,17 @@ class JsonFolder(Coco):
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether there are JSON files, none called as COCO's own, and images."""
-        return not Coco.is_in(folder) and any(_paths(folder, ".json")) and has_images(folder)
+        return not Coco.is_in(folder) and any(_paths(folder, ".json")) and base.has_images(folder)
 
     def _annotations_of(self, split: str) -> Path:
         return _files(self.folder, ".json")[split]
 
     def _image_folder(self) -> Path:
-        self._found = images_by(lambda path: path.name, self.folder)
+        self._found = base.images_by(lambda path: path.name, self.folder)
         return self.folder
 
     def _picture(self, name: str) -> Path:
-        return named_image(self.folder, name, self._found, self._path)
+        return base.named_image(self.folder, name, self._found, self._path)
 
 
 def _files(folder: Path, suffix: str) -> dict[str, Path]:
@@ -81,7 +81,7 @@ def _files(folder: Path, suffix: str) -> dict[str, Path]:
         other = found.setdefault(path.stem, path)
         if not path.samefile(other):  # file systems that do not tell capitals apart show a folder twice
             raise DataError(f"{str(other)!r} and {str(path)!r} have the same name: leave one of them there")
-    return {stem: found[stem] for stem in sorted(found)}
+    return dict(sorted(found.items()))
 
 
 def _paths(folder: Path, suffix: str) -> Iterator[Path]:
@@ -112,13 +112,13 @@ class CsvFolder(Dataset):
         self._rows: dict[str, list[BoxRow]] = {}
         for image, row in _read_table(self._path):
             self._rows.setdefault(image, []).append(row)
-        self._found = images_by(lambda path: path.name, self.folder)
+        self._found = base.images_by(lambda path: path.name, self.folder)
         return sorted(self._rows)
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether there are such a table and images."""
-        return (folder / TABLE).is_file() and has_images(folder)
+        return (folder / TABLE).is_file() and base.has_images(folder)
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -126,38 +126,31 @@ class CsvFolder(Dataset):
         return tuple(sorted({row.concept for rows in self._rows.values() for row in rows if row.concept}))
 
     def sample(self, name: str) -> Sample:
-        """An image and its boxes."""
-        rows = self._rows[name]
-        found = []
+        """An image and its boxes; its size must be the same in all its rows, or blank."""
+        rows, found = self._rows[name], []
         for row in rows:
-            if not any(row.corners):
-                continue
-            if not row.concept:
+            if any(row.corners) and not row.concept:
                 raise DataError(f"{row.where}: the concept is missing: say what is in the box")
-            found.append((row.concept, Instance(parse_box(row.corners, row.where))))
+            if any(row.corners):
+                found.append((row.concept, Instance(base.parse_box(row.corners, row.where))))
         found.sort(key=lambda each: each[0])
-        path = named_image(self.folder, name, self._found, self._path)
-        return Sample(name, path, group_targets(found), _size(rows))
-
-
-def _size(rows: list[BoxRow]) -> tuple[int, int] | None:
-    """Width and height of an image, which must be the same in all its rows; None where they are blank."""
-    first = rows[0]
-    for row in rows:
-        if row.size != first.size:
-            raise DataError(f"{row.where}: it gives its image another size than the first line about it")
-    return parse_size(*first.size, first.where) if any(first.size) else None
+        path = base.named_image(self.folder, name, self._found, self._path)
+        first = rows[0]
+        for row in rows:
+            if row.size != first.size:
+                raise DataError(f"{row.where}: it gives its image another size than the first line about it")
+        size = base.parse_size(*first.size, first.where) if any(first.size) else None
+        return Sample(name, path, base.group_targets(found), size)
 
 
 def _read_table(path: Path) -> Iterator[tuple[str, BoxRow]]:
     """The image of each row, and the row."""
-    rows = read_rows(path)
+    rows = base.read_rows(path)
     header = [column.strip() for column in next(rows, (1, []))[1]]
     missing = [column for column in NEEDED if column not in header]
     if missing:
-        raise DataError(
-            f"{path}, line 1: the columns {','.join(NEEDED)} are needed, and {','.join(missing)} is not there"
-        )
+        needed = f"the columns {','.join(NEEDED)} are needed"
+        raise DataError(f"{path}, line 1: {needed}, and {','.join(missing)} is not there")
     twice = [column for column in (*NEEDED, "width", "height") if header.count(column) > 1]
     if twice:
         raise DataError(f"{path}, line 1: the column {twice[0]!r} is there twice")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from excite.datasets.phrases import PhraseDataset
+    from excite.datasets.base import PhraseDataset
 
 PHRASE_DATASETS: Mapping[str, type[PhraseDataset]] = {
     kind.name: kind for kind in (Flickr30kEntities, CaptionPhrases, ReferringExpressions)
@@ -42,8 +42,8 @@ def open_phrases(folder: str | os.PathLike[str], split: str | None = None) -> Ph
 
 def _search(folder: Path) -> list[tuple[Path, type[PhraseDataset]]]:
     """The data sets in this folder itself, or else in the folders just below it."""
-    found = (
-        [(root, kind) for root in roots for kind in PHRASE_DATASETS.values() if kind.is_in(root)]
-        for roots in ([folder], folders_below(folder))
-    )
-    return next(filter(None, found), [])
+    for roots in ([folder], folders_below(folder)):
+        found = [(root, kind) for root in roots for kind in PHRASE_DATASETS.values() if kind.is_in(root)]
+        if found:
+            return found
+    return []

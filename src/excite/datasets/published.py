@@ -1,11 +1,13 @@
-"""Data sets that can be fetched from their publishers."""
+"""Data sets that can be fetched from their publishers (``published.toml``)."""
 
 from __future__ import annotations
 
 import re
 import shutil
+import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Self
 
 from excite.errors import FetchError
 from excite.io.archives import members, unpack
@@ -16,90 +18,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-OXFORD = "https://thor.robots.ox.ac.uk/pascal/VOC/voc2007"
-OXFORD_BEFORE = "http://host.robots.ox.ac.uk/pascal/VOC/voc2007"  # the address in most programs; often down
-COCO = "https://s3.amazonaws.com/images.cocodataset.org"  # the bucket behind images.cocodataset.org, with encryption
-COCO_PLAIN = "http://images.cocodataset.org"
-
 
 @dataclass(frozen=True)
 class PublishedDataset:
-    """A data set with the archives of its splits.
+    """A data set with the archives of its splits."""
 
-    Attributes:
-        name: On the command line.
-        description: One line for users.
-        folder: Its folder for `open_dataset`, below the one it is fetched to.
-        splits: Split -> its archives.
-        usual: The splits that are fetched by default.
-    """
+    name: str  # on the command line
+    description: str  # one line for users
+    folder: str  # its folder for `open_dataset`, below the one it is fetched to
+    splits: Mapping[str, tuple[Remote, ...]]  # split -> its archives
+    usual: tuple[str, ...]  # the splits that are fetched by default
 
-    name: str
-    description: str
-    folder: str
-    splits: Mapping[str, tuple[Remote, ...]]
-    usual: tuple[str, ...]
+    @classmethod
+    def of(cls, name: str, facts: dict[str, Any]) -> Self:
+        """The data set of an entry of ``published.toml``."""
 
+        def remote(place: str) -> Remote:
+            size, digest = facts["archives"][place]
+            url, *mirrors = (f"{site}/{place}" for site in facts["from"])
+            return Remote(place.rpartition("/")[2], url, digest, tuple(mirrors), size)
 
-def _voc(name: str, size: int, sha256: str) -> Remote:
-    return Remote(name, f"{OXFORD}/{name}", sha256, (f"{OXFORD_BEFORE}/{name}",), size)
-
-
-def _coco(place: str, size: int, sha256: str) -> Remote:
-    return Remote(place.split("/")[1], f"{COCO}/{place}", sha256, (f"{COCO_PLAIN}/{place}",), size)
+        splits = {split: tuple(map(remote, places)) for split, places in facts["splits"].items()}
+        return cls(name, facts["description"], facts["folder"], splits, tuple(facts["usual"]))
 
 
-# Neither publisher gives hashes. These, and the sizes, are those by which tensorflow/datasets checks its downloads
-# (tensorflow_datasets/url_checksums/voc.txt and coco.txt).
-TRAINVAL = _voc(
-    "VOCtrainval_06-Nov-2007.tar", 460_032_000, "7d8cd951101b0957ddfd7a530bdc8a94f06121cfc1e511bb5937e973020c7508"
-)
-TEST = _voc("VOCtest_06-Nov-2007.tar", 451_020_800, "6836888e2e01dca84577a849d339fa4f73e1e4f135d312430c4856b5609b4892")
-ANNOTATIONS_2014 = _coco(
-    "annotations/annotations_trainval2014.zip",
-    252_872_794,
-    "031296bbc80c45a1d1f76bf9a90ead27e94e99ec629208449507a4917a3bf009",
-)
-ANNOTATIONS_2017 = _coco(
-    "annotations/annotations_trainval2017.zip",
-    252_907_541,
-    "113a836d90195ee1f884e704da6304dfaaecff1f023f49b6ca93c4aaae470268",
-)
-TRAIN_2014 = _coco(
-    "zips/train2014.zip", 13_510_573_713, "ede4087e640bddba550e090eae701092534b554b42b05ac33f0300b984b31775"
-)
-VAL_2014 = _coco("zips/val2014.zip", 6_645_013_297, "fe9be816052049c34717e077d9e34aa60814a55679f804cd043e3cbee3b9fde0")
-TRAIN_2017 = _coco(
-    "zips/train2017.zip", 19_336_861_798, "69a8bb58ea5f8f99d24875f21416de2e9ded3178e903f1f7603e283b9e06d929"
-)
-VAL_2017 = _coco("zips/val2017.zip", 815_585_330, "4f7e2ccb2866ec5041993c9cf2a952bbed69647b115d0f74da7ce8f4bef82f05")
-
-PUBLISHED: Mapping[str, PublishedDataset] = {
-    each.name: each
-    for each in (
-        PublishedDataset(
-            "voc2007",
-            "PASCAL VOC 2007: 9963 images, 20 categories, boxes",
-            "VOCdevkit/VOC2007",
-            {"train": (TRAINVAL,), "val": (TRAINVAL,), "trainval": (TRAINVAL,), "test": (TEST,)},
-            ("trainval", "test"),
-        ),
-        PublishedDataset(
-            "coco2014",
-            "MS COCO 2014: 123,287 images, 80 categories, masks",
-            ".",
-            {"train": (ANNOTATIONS_2014, TRAIN_2014), "val": (ANNOTATIONS_2014, VAL_2014)},
-            ("val",),
-        ),
-        PublishedDataset(
-            "coco2017",
-            "MS COCO 2017: the same images, of which 5000 are for validation",
-            ".",
-            {"train": (ANNOTATIONS_2017, TRAIN_2017), "val": (ANNOTATIONS_2017, VAL_2017)},
-            ("val",),
-        ),
-    )
-}
+_TABLE = tomllib.loads((files("excite.datasets") / "published.toml").read_text(encoding="utf-8"))
+PUBLISHED: Mapping[str, PublishedDataset] = {name: PublishedDataset.of(name, facts) for name, facts in _TABLE.items()}
 
 IMAGENET = ("imagenet", "imagenet1k", "ilsvrc", "ilsvrc2012")
 BY_HAND = (
@@ -117,7 +61,7 @@ def fetch_dataset(
     say: Callable[[str], None] = print,
     shown: Callable[[Iterator[str], int], Iterable[str]] = lambda files, _count: files,
 ) -> Path:
-    """Fetch and unpack a data set, except the archives that are already unpacked.
+    """Fetch and unpack a data set, except the archives that are already unpacked; the folder for `open_dataset`.
 
     Args:
         name: One of `PUBLISHED`.
@@ -126,15 +70,9 @@ def fetch_dataset(
         say: Callback for messages.
         shown: Wraps the iterator of unpacked files, given their number: a hook for a progress bar.
 
-    Returns:
-        The folder for `open_dataset`.
-
     Raises:
         FetchError: There is no such data set or split, no room on the disk, or an archive cannot be had.
         DataError: An archive cannot be unpacked.
-
-    Example:
-        >>> fetch_dataset("voc2007", Path("data"), ["test"])  # doctest: +SKIP
     """
     published = published_dataset(name)
     archives = _archives(published, splits)
@@ -157,15 +95,7 @@ def fetch_dataset(
 
 
 def published_dataset(name: str) -> PublishedDataset:
-    """The data set of this name.
-
-    Raises:
-        FetchError: There is none, or it needs an account.
-
-    Example:
-        >>> published_dataset("coco2014").usual
-        ('val',)
-    """
+    """The data set of this name, unless there is none or it needs an account."""
     if re.sub(r"[-_ ]", "", name.lower()) in IMAGENET:
         raise FetchError(f"{name} cannot be fetched: {BY_HAND}")
     if name not in PUBLISHED:
@@ -189,13 +119,10 @@ def _marker(archive: Remote, folder: Path) -> Path:
 
 def _check_room(archives: Sequence[Remote], folder: Path) -> None:
     """Compare the free space with twice the size of the archives: packed images are hardly smaller."""
-    needed = sum(2 * (archive.size or 0) - _fetched_bytes(folder / archive.name) for archive in archives)
+    needed = sum(2 * (archive.size or 0) for archive in archives)
+    begun = (folder / f"{archive.name}{suffix}" for archive in archives for suffix in ("", ".part"))
+    needed -= sum(path.stat().st_size for path in begun if path.is_file())
     above = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     free = shutil.disk_usage(above).free
     if needed > free:
         raise FetchError(f"about {needed / 1e9:.1f} GB are needed in {folder}, of which {free / 1e9:.1f} GB are free")
-
-
-def _fetched_bytes(archive: Path) -> int:
-    paths = (archive, archive.with_name(archive.name + ".part"))
-    return sum(path.stat().st_size for path in paths if path.is_file())

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from excite.datasets.base import images_by, read_lines
-from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
-from excite.datasets.sample import checked_box, is_coordinate, is_outside
+from excite.datasets import base
+from excite.datasets.base import Phrase, PhraseDataset, PhraseSample
 from excite.errors import DataError
 from excite.images import readable_formats
 from excite.images.reading import ORIENTATION_TAG
@@ -23,11 +22,10 @@ from excite.images.reading import ORIENTATION_TAG
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from excite.datasets.sample import Box
+    from excite.datasets.base import Box
 
-CORNERS = ("box", "bbox_xyxy", "xyxy", "bbox_2d")
 SIDES = ("bbox_xywh", "xywh")
-BOX_KEYS = (*CORNERS, *SIDES, "bbox")
+BOX_KEYS = ("box", "bbox_xyxy", "xyxy", "bbox_2d", *SIDES, "bbox")
 """The keys of a box; the first of these counts."""
 
 KNOWN_FORMS = (("img_path", "expression"), ("image", "sent"))
@@ -37,9 +35,7 @@ IMAGE_KEYS = ("file", "img_path", "image", "file_name", "filename", "image_path"
 PHRASE_KEYS = ("phrase", "expression", "sent", "sentence")
 
 FIRST_LINES = 20  # that are read to recognise a file: any of them may be broken
-
 TURNED = {5, 6, 7, 8}  # the EXIF orientations that lie on their side
-
 Line = dict[str, Any]
 
 
@@ -58,9 +54,12 @@ class ReferringExpressions(PhraseDataset):
 
     def _read_samples(self) -> None:
         self._files: dict[str, tuple[Path, tuple[int, int]] | None] = {}
-        for text in read_lines(self.folder / f"{self.split}.jsonl"):
+        for text in base.read_lines(self.folder / f"{self.split}.jsonl"):
             if text.strip():
-                self._add(text)
+                try:
+                    self._add(text)
+                except LineProblem as problem:
+                    self.left_out[str(problem)] += 1
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
@@ -68,50 +67,43 @@ class ReferringExpressions(PhraseDataset):
         return any(_is_referring(path) for path in sorted(folder.glob("*.jsonl")))
 
     def _add(self, text: str) -> None:
-        """Add the phrase of a line, or count the reason against it."""
         line = _parsed(text)
         if line is None:
-            self.left_out["lines that are no JSON objects"] += 1
-            return
+            raise LineProblem("lines that are no JSON objects")
         words, name = _first(line, PHRASE_KEYS), _first(line, IMAGE_KEYS)
         if name is None:
-            self.left_out["lines without an image"] += 1
-        elif words is None:
-            self.left_out["lines without a phrase"] += 1
-        elif (image := self._image(name)) is None:
-            self.left_out["lines whose image is missing or broken"] += 1
-        elif {"width", "height"} <= line.keys() and (line["width"], line["height"]) != image[1]:
-            self.left_out["lines annotated for another size of their image"] += 1
-        else:
-            try:
-                phrase = Phrase(words, (corners(line, image[1]),))
-            except BoxProblem as problem:
-                self.left_out[str(problem)] += 1
-            else:
-                sample = self._samples.get(name) or PhraseSample(name, image[0], (), image[1])
-                self._samples[name] = replace(sample, phrases=(*sample.phrases, phrase))
+            raise LineProblem("lines without an image")
+        if words is None:
+            raise LineProblem("lines without a phrase")
+        if name not in self._files:
+            self._files[name] = self._image(name)
+        image = self._files[name]
+        if image is None:
+            raise LineProblem("lines whose image is missing or broken")
+        path, size = image
+        if {"width", "height"} <= line.keys() and (line["width"], line["height"]) != size:
+            raise LineProblem("lines annotated for another size of their image")
+        phrase = Phrase(words, (corners(line, size),))
+        sample = self._samples.get(name) or PhraseSample(name, path, (), size)
+        self._samples[name] = replace(sample, phrases=(*sample.phrases, phrase))
 
     def _image(self, name: str) -> tuple[Path, tuple[int, int]] | None:
-        """The file of an image, with its width and height; None where it is missing or broken."""
-        if name not in self._files:
-            path = self._file(name)
-            size = None if path is None else _size_of(path)
-            self._files[name] = None if path is None or size is None else (path, size)
-        return self._files[name]
+        """The file of an image, with its width and height; None where it is missing or broken.
 
-    def _file(self, name: str) -> Path | None:
-        """The file of an image within the folder: the lines' paths are those of somebody else's computer."""
+        It is searched within the folder: the lines' paths are those of somebody else's computer.
+        """
         alone = PurePosixPath(name.replace("\\", "/")).name
         if not alone or "\0" in name:
             return None
         likely = [self.folder / name, self.folder / "images" / name] if self._is_inside(name) else []
-        there = next((path for path in (*likely, self.folder / "images" / alone) if _is_file(path)), None)
-        if there:
-            return there
-        found = self._all_images.get(alone, [])
-        if len(found) > 1:
-            raise DataError(f"{str(found[0])!r} and {str(found[1])!r} both may be the image {alone!r}: remove one")
-        return found[0] if found else None
+        path = next((path for path in (*likely, self.folder / "images" / alone) if _is_file(path)), None)
+        if path is None:
+            found = self._all_images.get(alone, [])
+            if len(found) > 1:
+                raise DataError(f"{str(found[0])!r} and {str(found[1])!r} both may be the image {alone!r}: remove one")
+            path = next(iter(found), None)
+        size = None if path is None else _size_of(path)
+        return None if path is None or size is None else (path, size)
 
     def _is_inside(self, name: str) -> bool:
         try:
@@ -121,7 +113,7 @@ class ReferringExpressions(PhraseDataset):
 
     @cached_property
     def _all_images(self) -> dict[str, list[Path]]:
-        return images_by(lambda path: path.name, self.folder)
+        return base.images_by(lambda path: path.name, self.folder)
 
 
 def _is_referring(path: Path) -> bool:
@@ -170,8 +162,8 @@ def _size_of(path: Path) -> tuple[int, int] | None:
     return (height, width) if turned else (width, height)
 
 
-class BoxProblem(Exception):  # noqa: N818 - counted, never shown as an error
-    """The reason against the box of a line, as it is counted."""
+class LineProblem(Exception):  # noqa: N818 - counted, never shown as an error
+    """The reason against a line, as it is counted."""
 
 
 def corners(line: Mapping[str, Any], size: tuple[int, int] | None = None) -> Box:
@@ -181,32 +173,27 @@ def corners(line: Mapping[str, Any], size: tuple[int, int] | None = None) -> Box
     height. A ``bbox`` alone is both in public files (COCO's has a width), so it is read only in lines whose other keys
     reveal their source.
 
-    Raises:
-        BoxProblem: There is none, or it is unusable.
-
     Example:
         >>> corners({"bbox_xywh": [10, 20, 5, 5]}), corners({"image": "a.jpg", "sent": "a cup", "bbox": [1, 2, 3, 4]})
         ((10.0, 20.0, 15.0, 25.0), (1.0, 2.0, 3.0, 4.0))
     """
     key = next((key for key in BOX_KEYS if line.get(key) is not None), None)
     if key is None:
-        raise BoxProblem("lines without a box")
+        raise LineProblem("lines without a box")
     if key == "bbox" and not any(set(form) <= set(line) for form in KNOWN_FORMS):
-        raise BoxProblem("lines whose bbox may have corners or a width and height: call it bbox_xyxy or bbox_xywh")
+        raise LineProblem("lines whose bbox may have corners or a width and height: call it bbox_xyxy or bbox_xywh")
     stored = line[key]
-    if not isinstance(stored, list) or len(stored) != 4 or not all(map(is_coordinate, stored)):
-        raise BoxProblem("boxes that are not four numbers")
+    if not isinstance(stored, list) or len(stored) != 4 or not all(map(base.is_coordinate, stored)):
+        raise LineProblem("boxes that are not four numbers")
     x0, y0, x1, y1 = map(float, stored)
     if key in SIDES:
         x1, y1 = x0 + x1, y0 + y1
     if max(x1, y1) <= 1:
-        raise BoxProblem("boxes within one pixel: they seem to be shares of the image, but pixels are needed")
-    try:
-        box = checked_box(x0, y0, x1, y1, key)
-    except DataError:
-        raise BoxProblem("boxes inside out") from None
+        raise LineProblem("boxes within one pixel: they seem to be shares of the image, but pixels are needed")
+    if x1 < x0 or y1 < y0 or not all(map(base.is_coordinate, (x1, y1))):
+        raise LineProblem("boxes inside out")
     if x0 == x1 or y0 == y1:
-        raise BoxProblem("boxes without an area")
-    if is_outside(box, size):
-        raise BoxProblem("boxes outside of their image")
-    return box
+        raise LineProblem("boxes without an area")
+    if base.is_outside((x0, y0, x1, y1), size):
+        raise LineProblem("boxes outside of their image")
+    return x0, y0, x1, y1

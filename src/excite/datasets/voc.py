@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
 
-from excite.datasets.base import Dataset, image_path, image_with_stem, read_names, read_text
-from excite.datasets.sample import Instance, Sample, Target, checked_box, group_targets, parse_size
+from excite.datasets import base
+from excite.datasets.base import Dataset, Instance, Sample
 from excite.errors import ConceptError, DataError
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ class Voc(Dataset):
         return [name for name in lists if not CLASS_LIST.fullmatch(name)]
 
     def _read(self) -> list[str]:
-        """The images of the split, one a line."""
-        return read_names(self.folder / LISTS / f"{self.split}.txt", 1, "the name of one image")
+        return base.read_names(self.folder / LISTS / f"{self.split}.txt", 1, "the name of one image")
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
@@ -48,25 +47,25 @@ class Voc(Dataset):
 
         Broken annotations are skipped here: `sample` reports them.
         """
-        return tuple(sorted({target.concept for name in self.names for target in self._readable(name)}))
+        found = set()
+        for name in self.names:
+            try:
+                found |= {target.concept for target in self.sample(name).targets}
+            except DataError:
+                continue
+        return tuple(sorted(found))
 
     def sample(self, name: str) -> Sample:
         """An image and its objects, from its XML file."""
-        objects, size = read_objects(self._annotation(name), first_pixel=FIRST_PIXEL)
+        objects, size = read_objects(self._annotation(name), FIRST_PIXEL)
         objects.sort(key=lambda each: each.name)
-        return Sample(name, self._picture(name), group_targets(each[:2] for each in objects), size)
+        return Sample(name, self._picture(name), base.group_targets(each[:2] for each in objects), size)
 
     def _annotation(self, name: str) -> Path:
-        return image_path(self.folder / "Annotations", f"{name}.xml", f"{LISTS}/{self.split}.txt")
+        return base.image_path(self.folder / "Annotations", f"{name}.xml", f"{LISTS}/{self.split}.txt")
 
     def _picture(self, name: str) -> Path:
-        return image_with_stem(self.folder / "JPEGImages", name, f"{LISTS}/{self.split}.txt")
-
-    def _readable(self, name: str) -> tuple[Target, ...]:
-        try:
-            return self.sample(name).targets
-        except DataError:
-            return ()
+        return base.image_with_stem(self.folder / "JPEGImages", name, f"{LISTS}/{self.split}.txt")
 
     def concept(self, category: str, labels: Labels) -> Concept:
         """The concept of this name; VOC writes some words together that others write apart."""
@@ -92,12 +91,8 @@ class AnnotatedObject(NamedTuple):
 def read_objects(path: Path, first_pixel: int) -> tuple[list[AnnotatedObject], tuple[int, int] | None]:
     """The objects of an image in the order of the file, and the annotated size of the image, if any.
 
-    Args:
-        path: The XML file.
-        first_pixel: The number of a row's first pixel, 0 or 1; the last pixel of a box is always included.
-
-    Raises:
-        DataError: The file cannot be read or is broken; the message names the file and the object.
+    ``first_pixel`` is the number of a row's first pixel, 1 or 0, where no box can begin before it; the last pixel of a
+    box is always included.
     """
     root = parse_annotation(path)
     found = []
@@ -109,7 +104,7 @@ def read_objects(path: Path, first_pixel: int) -> tuple[list[AnnotatedObject], t
 
 def parse_annotation(path: Path) -> ElementTree.Element:
     """The root of an XML file without a DOCTYPE: an entity declared there may grow without end when it is read."""
-    text = read_text(path)
+    text = base.read_text(path)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise DataError(f"{path}: it declares a DOCTYPE or an ENTITY, which no annotation needs; it is not read")
     try:
@@ -122,14 +117,9 @@ def parse_annotation(path: Path) -> ElementTree.Element:
 
 
 def annotated_size(root: ElementTree.Element, where: str) -> tuple[int, int] | None:
-    """Width and height of the image; some programs leave them out, or write 0 for unknown.
-
-    Example:
-        >>> annotated_size(ElementTree.fromstring("<annotation><size/></annotation>"), "a.xml") is None
-        True
-    """
+    """Width and height of the image; some programs leave them out, or write 0 for unknown."""
     width, height = (root.findtext(f"size/{side}", default="0").strip() for side in ("width", "height"))
-    return None if {width, height} <= {"0", ""} else parse_size(width, height, where)
+    return None if {width, height} <= {"0", ""} else base.parse_size(width, height, where)
 
 
 def _instance(element: ElementTree.Element, first_pixel: int, where: str) -> Instance:
@@ -138,8 +128,8 @@ def _instance(element: ElementTree.Element, first_pixel: int, where: str) -> Ins
     if difficult not in {"0", "1"}:
         raise DataError(f"{where}: <difficult> must be 0 or 1, not {difficult!r}")
     behind = 1 - first_pixel  # from the number of the last pixel to the end of the box
-    box = checked_box(x0 - first_pixel, y0 - first_pixel, x1 + behind, y1 + behind, where)
-    return Instance(box, difficult=difficult == "1")
+    corners = x0 - first_pixel, y0 - first_pixel, x1 + behind, y1 + behind
+    return Instance(base.checked_box(*corners, where, inside=not first_pixel), difficult=difficult == "1")
 
 
 def _number(element: ElementTree.Element, tag: str, where: str) -> float:

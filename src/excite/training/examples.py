@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from excite.datasets import open_dataset
-from excite.datasets.base import chosen_split, image_path, read_text
+from excite.datasets.base import chosen_split, image_path, parse_json, read_text
 from excite.datasets.voc import SPELLED_APART, Voc
 from excite.errors import DataError
 from excite.vocabulary import Labels
@@ -23,36 +22,22 @@ LABELS_ONLY = "annotations/labels_"  # SPLIT.jsonl: {"file": NAME, "labels": [CA
 
 @dataclass(frozen=True)
 class Example:
-    """A labelled image.
+    """A labelled image."""
 
-    Attributes:
-        name: its name within the data set.
-        path: the file.
-        present: the categories in the image.
-        unsure: categories with difficult instances only; by VOC's convention neither present nor absent.
-    """
-
-    name: str
-    path: Path
-    present: frozenset[str]
-    unsure: frozenset[str] = frozenset()
+    name: str  # its name within the data set
+    path: Path  # the file
+    present: frozenset[str]  # the categories in the image
+    unsure: frozenset[str] = frozenset()  # only difficult instances: neither present nor absent, by VOC's convention
 
 
 @dataclass(frozen=True)
 class Examples:
-    """The labelled images of a split.
+    """The labelled images of a split."""
 
-    Attributes:
-        labels: the words for each category; one of them is the data set's own.
-        categories: the data set's own words, in the same order.
-        pictures: the images.
-        failures: a line for each annotation that cannot be read.
-    """
-
-    labels: Labels
-    categories: tuple[str, ...]
-    pictures: tuple[Example, ...]
-    failures: tuple[str, ...] = ()
+    labels: Labels  # the words for each category; one of them is the data set's own
+    categories: tuple[str, ...]  # the data set's own words, in the same order
+    pictures: tuple[Example, ...]  # the images
+    failures: tuple[str, ...] = ()  # a line for each annotation that cannot be read
 
     def of(self, labels: Labels) -> Examples:
         """The same images with these labels only; one word of each label must be the data set's."""
@@ -69,14 +54,7 @@ class Examples:
         raise DataError(f"the data has no category {labels.name(unit)!r}: it has {', '.join(self.categories)}")
 
     def split(self, share: float) -> tuple[Examples, Examples]:
-        """Training images and about this share of held-out images, chosen by the hash of their names.
-
-        Example:
-            >>> pictures = tuple(Example(f"{k}.jpg", Path(f"{k}.jpg"), frozenset()) for k in range(1000))
-            >>> training, held_out = Examples(Labels(["cat"]), ("cat",), pictures).split(0.1)
-            >>> len(training.pictures), len(held_out.pictures)
-            (901, 99)
-        """
+        """Training images and about this share of held-out images, chosen by the hash of their names."""
         parts: tuple[list[Example], list[Example]] = [], []
         for picture in self.pictures:
             parts[uniform_hash(picture.name) < share].append(picture)
@@ -88,9 +66,6 @@ def read_examples(folder: str | Path, split: str) -> Examples:
     """Read a data set that `excite.datasets.open_dataset` knows, or one with image-level labels only.
 
     The latter has ``annotations/labels_SPLIT.jsonl`` and its images in the folder ``SPLIT``.
-
-    Raises:
-        DataError: there is no such data set or split, or it cannot be read.
 
     Example:
         >>> read_examples("VOCdevkit", "train").categories[:2]  # doctest: +SKIP
@@ -136,10 +111,7 @@ def _read_labels_only(path: Path, folder: Path) -> Examples:
 
 
 def _line(line: str, where: str, folder: Path) -> Example:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: broken JSON ({error})") from None
+    entry = parse_json(line, where)
     file, labels = (entry.get("file"), entry.get("labels")) if isinstance(entry, dict) else (None, None)
     is_list = isinstance(labels, list) and all(isinstance(label, str) and label.strip() for label in labels)
     if not isinstance(file, str) or labels is None or not is_list:
@@ -148,11 +120,6 @@ def _line(line: str, where: str, folder: Path) -> Example:
 
 
 def uniform_hash(name: str) -> float:
-    """A number in [0, 1), uniform over names and constant for each name: for stable held-out splits.
-
-    Example:
-        >>> round(uniform_hash("photo.jpg"), 3)
-        0.452
-    """
+    """A number in [0, 1), uniform over names and constant for each name: for stable held-out splits."""
     digest = hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

@@ -1,15 +1,18 @@
-"""The input of the output layer ("features") of each image, computed once and stored on disk; resumable."""
+"""Training views of images, and the input of the output layer ("features") for them, stored on disk; resumable."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 from excite.errors import DataError, ExciteError, ModelError
 from excite.images import file_state, read_image
@@ -24,49 +27,95 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from PIL import Image
     from torch import Tensor, nn
 
     from excite.jobs import Entry, Executor
-    from excite.jobs.loop import Progress, Work
-    from excite.training.augmentation import Views, WholeImage
+    from excite.jobs.loop import Progress
+    from excite.models import Preprocess
+    from excite.tags.images import ImageSource
     from excite.training.examples import Example
 
-Task = TypeVar("Task")
+MARGIN = 256 / 224  # side of the square / side of the crop, as in the paper
+MAX_SIDE = 2048  # larger images are reduced first; the square of a long strip would exhaust memory
+
+
+@dataclass(frozen=True)
+class Views:
+    """Random crops and flips, determined by the seed, the image's name and the number of the view."""
+
+    preprocess: Preprocess  # the classifier's preprocessing; a view is a square of its shorter side
+    seed: int = 0  # of the random numbers
+
+    def __call__(self, picture: Image.Image, name: str, numbers: Sequence[int]) -> Tensor:
+        """The views of these numbers, [numbers, 3, side, side]."""
+        side = self.preprocess.shorter_side
+        square = replace(self.preprocess, shorter_side=round(side * MARGIN), square=True, multiple=1)
+        whole = square(mirrored_square(picture))
+        return torch.stack([self._view(whole, name, number) for number in numbers])
+
+    def _view(self, whole: Tensor, name: str, number: int) -> Tensor:
+        digest = hashlib.blake2b(f"{self.seed} {number} {name}".encode(errors="surrogateescape")).digest()
+        random = np.random.default_rng(int.from_bytes(digest, "big"))
+        side = self.preprocess.shorter_side
+        top, left = (int(random.integers(whole.shape[1] - side + 1)) for _ in range(2))
+        crop = whole[:, top : top + side, left : left + side]
+        return crop.flip(-1) if random.integers(2) else crop
+
+    def of_noise(self) -> Tensor:
+        """Two views of uniform noise, to observe a network's forward pass."""
+        noise = np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype=np.uint8)
+        return self(Image.fromarray(noise), "noise", (0, 1))
+
+
+@dataclass(frozen=True)
+class WholeImage:
+    """The deterministic view for validation: the whole image, reflected to a square as in training."""
+
+    preprocess: Preprocess
+
+    def __call__(self, picture: Image.Image, _name: str, numbers: Sequence[int]) -> Tensor:
+        """The same view for each number, [numbers, 3, side, side]."""
+        square = replace(self.preprocess, square=True, multiple=1)
+        return torch.stack([square(mirrored_square(picture))] * len(numbers))
+
+
+def mirrored_square(picture: Image.Image) -> Image.Image:
+    """Pad the image to a square by reflection along its longer sides."""
+    picture = picture.copy()
+    picture.thumbnail((MAX_SIDE, MAX_SIDE))
+    width, height = picture.size
+    missing = [max(width, height) - side for side in (height, width)]
+    padding = [(lack // 2, lack - lack // 2) for lack in missing]
+    return Image.fromarray(np.pad(np.asarray(picture), [*padding, (0, 0)], mode="symmetric"))
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureExtractor:
-    """Computes the features of some views of each image, as work for `excite.jobs.loop.run`.
+    """Computes the features of some views of each image, as work for `excite.jobs.loop.run`."""
 
-    Attributes:
-        network: the classifier; the weights of its output layer do not matter.
-        layer: the name of its output layer.
-        views: the augmentation.
-        numbers: of the views.
-    """
+    network: nn.Module  # the classifier; the weights of its output layer do not matter
+    layer: str  # the name of its output layer
+    views: Views | WholeImage  # the augmentation
+    numbers: tuple[int, ...]  # of the views
+    images: ImageSource | None = None  # of a corpus, whose tasks are names; else tasks are examples
 
-    network: nn.Module
-    layer: str
-    views: Views | WholeImage
-    numbers: tuple[int, ...]
-    identity: str = field(init=False)
+    @cached_property
+    def identity(self) -> str:
+        """Of the network and the views."""
+        return json.dumps([network_identity(self.network, self.layer), repr(self.views), self.numbers])
 
-    def __post_init__(self) -> None:
-        facts = [network_identity(self.network, self.layer), repr(self.views), self.numbers]
-        object.__setattr__(self, "identity", json.dumps(facts))
-
-    def key(self, task: Example) -> str:
+    def key(self, task: Any) -> str:
         """Changes when the image, the network below its output layer or the views do."""
-        return job_key(self.identity, task.name, file_state(task.path))
+        if self.images is not None:
+            return fingerprint((self.identity, task, self.images.state(task)), digits=32)
+        return fingerprint((self.identity, task.name, file_state(task.path)), digits=32)
 
-    def __call__(self, task: Example) -> dict[str, Any]:
-        """The features of an image, for a `FeatureStore`."""
-        return self.extract(read_image(task.path), task.name)
-
-    def extract(self, picture: Image.Image, name: str) -> dict[str, Any]:
-        """The features of a decoded image, in half precision."""
-        features = features_of(self.network, self.layer, self.views(picture, name, self.numbers)).half()
+    def __call__(self, task: Any) -> dict[str, Any]:
+        """The features of an image in half precision, for a `FeatureStore`."""
+        images = self.images
+        name, picture = (task, images.read(task)) if images is not None else (task.name, read_image(task.path))
+        with torch.no_grad():
+            features = features_of(self.network, self.layer, self.views(picture, name, self.numbers)).half()
         if not features.isfinite().all():
             raise ModelError(f"the features of {name!r} are beyond all numbers: is it a network with weights?")
         return {"picture": name, "features": features.numpy()}
@@ -139,8 +188,8 @@ def _end(entry: Entry) -> int:
 
 
 def extract_features(
-    work: Work[Task],
-    tasks: Sequence[Task],
+    work: FeatureExtractor,
+    tasks: Sequence[Example | str],
     folder: Path,
     what: str,
     failures: list[str],
@@ -151,9 +200,6 @@ def extract_features(
 
     Features in the `FeatureStore` of the folder are not computed again. ``failures`` receives a line for each image
     that cannot be read; ``what`` names the images in messages.
-
-    Raises:
-        DataError: no image can be read.
     """
     if not tasks:
         raise DataError("there are no images to learn from")
@@ -164,8 +210,3 @@ def extract_features(
     if not keys:
         raise DataError(f"none of {len(tasks)} {what} can be read; the first: {failed[0]}")
     return list(keys), store.features(list(keys.values()))
-
-
-def job_key(*facts: Any) -> str:
-    """A hash of all facts that a result depends on."""
-    return fingerprint(facts, digits=32)

@@ -7,30 +7,29 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from excite.errors import DataError, ModelError
+from excite.errors import DataError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
 from excite.jobs import Executor, open_results
 from excite.jobs.executor import one_thread
 from excite.jobs.loop import no_progress, run
 from excite.metrics.ranking import average_precision, mean_average_precision
-from excite.models import Preprocess, find_card, load
+from excite.models import load
 from excite.models.classifier import identity
-from excite.models.folder import FACTS, Saved, read_saved, save_classifier
-from excite.training.augmentation import Views, noise_image
-from excite.training.features import FeatureExtractor, extract_features, job_key
-from excite.training.output_layer import Output, with_new_output
+from excite.training.features import FeatureExtractor, Views, extract_features
+from excite.training.output_layer import NewClassifier, Output
 from excite.training.sgd import OutputTrainer, SGDOptions, plateaued
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from excite.jobs import Entry
     from excite.jobs.loop import Progress
@@ -39,25 +38,13 @@ if TYPE_CHECKING:
 
 VIEWS = 4
 FEATURES, CHECKPOINT, HELD_OUT = "features", "training.safetensors", "held-out.jsonl"
+EpochInput = tuple["Tensor", "Tensor", "Tensor"]
+"""The features of all images of an epoch, and where categories are present and certain [images, categories]."""
 
 
 @dataclass(eq=False)
 class FineTuning:
     """The training of an output layer for the categories of some examples.
-
-    Args:
-        model: the base classifier, as in `excite.load`: a name, a file or a folder.
-        examples: the training images.
-        out: the folder for the new classifier, stored features and checkpoints.
-        weights: a weights file for the model.
-        sgd: hyperparameters.
-        views: the number of random views of each image, computed once before the training,
-        augment: or new random views in each epoch: the paper's procedure, far slower.
-        workers: the number of processes, or an executor.
-        progress: reports the progress.
-
-    Attributes:
-        failures: a line for each image that cannot be read; it is left out.
 
     Example:
         >>> examples = read_examples("VOCdevkit", "train")                         # doctest: +SKIP
@@ -65,39 +52,26 @@ class FineTuning:
         >>> excite.attend(excite.load("voc"), "photo.jpg", "dining table")         # doctest: +SKIP
     """
 
-    model: str
-    examples: Examples
-    out: Path
-    weights: str | None = None
-    sgd: SGDOptions = field(default_factory=SGDOptions)
-    views: int = VIEWS
-    augment: bool = False
-    workers: int | Executor = 1
-    progress: Progress = no_progress
-    failures: list[str] = field(default_factory=list)
+    model: str  # the base classifier, as in `excite.load`: a name, a file or a folder
+    examples: Examples  # the training images
+    out: Path  # the folder for the new classifier, stored features and checkpoints
+    weights: str | None = None  # a weights file for the model
+    sgd: SGDOptions = field(default_factory=SGDOptions)  # hyperparameters
+    views: int = VIEWS  # the number of random views of each image, computed once before the training
+    augment: bool = False  # or new random views in each epoch: the paper's procedure, far slower
+    workers: int | Executor = 1  # the number of processes, or an executor
+    progress: Progress = no_progress  # reports the progress
+    failures: list[str] = field(default_factory=list)  # a line for each image that cannot be read and is left out
 
     def train(self) -> dict[str, Any]:
         """Train and save the classifier; returns the training facts and the files."""
-        card = find_card(self.model)
-        base = load(self.model, weights=self.weights, fully_convolutional=False)
-        if not isinstance(base.preprocess, Preprocess):
-            raise ModelError(f"{card.name} prepares its images in an unknown way: it cannot be fine-tuned.")
-        words = tuple(self.examples.labels.synonyms(unit) for unit in range(len(self.examples.labels)))
-        network, layer = with_new_output(card, base.module, len(words), self.sgd.seed)
+        words = [self.examples.labels.synonyms(unit) for unit in range(len(self.examples.labels))]
+        new = NewClassifier.of(self.model, self.weights, len(words), self.sgd.seed)
         with one_thread():
-            trainer = self._trained(network, layer, Views(base.preprocess, self.sgd.seed))
+            trainer = self._trained(new)
         training = self._facts(trainer)
-        facts = Saved(
-            base=read_saved(Path(self.model)).base if (Path(self.model) / FACTS).is_file() else card.name,
-            labels=words,
-            multilabel=True,
-            layers=card.layers,
-            size=base.preprocess.shorter_side,
-            fully_convolutional=card.fully_convolutional,
-            training=training,
-        )
-        files = save_classifier(self.out, network, facts)
-        return {"model": facts.base, **training, "files": [str(file) for file in files]}
+        files = new.save(self.out, words, training)
+        return {"model": new.architecture, **training, "files": [str(file) for file in files]}
 
     def measure(self, held_out: Examples) -> dict[str, Any]:
         """The average precision of the saved classifier on held-out images."""
@@ -108,9 +82,10 @@ class FineTuning:
         each = precisions(held_out, self.progress(scored, len(pictures), "held-out images"))
         return {"held_out": len(pictures), "map": mean_average_precision(list(each.values())), "precision": each}
 
-    def _trained(self, network: nn.Module, layer: str, views: Views) -> OutputTrainer:
-        trainer = OutputTrainer(Output.of(network, layer, views(noise_image(), "noise", (0, 1))), self.sgd)
-        extractor = FeatureExtractor(network, layer, views, tuple(range(self.views)))
+    def _trained(self, new: NewClassifier) -> OutputTrainer:
+        views = Views(new.preprocess, self.sgd.seed)
+        trainer = OutputTrainer(Output.of(new.network, new.layer, views.of_noise()), self.sgd)
+        extractor = FeatureExtractor(new.network, new.layer, views, tuple(range(self.views)))
         checkpoint, key = self.out / CHECKPOINT, self._key(extractor)
         if self.augment:
             trainer.resume(checkpoint, key)
@@ -121,20 +96,16 @@ class FineTuning:
                 trainer.save(checkpoint, key)
         return trainer
 
-    def _fixed_views(self, extractor: FeatureExtractor, first: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The input of each epoch: all views are computed at first, and each epoch takes the next one of each image."""
+    def _fixed_views(self, extractor: FeatureExtractor, first: int) -> Iterator[EpochInput]:
+        """All views are computed at first, and each epoch takes the next one of each image."""
         features, present, sure = self._extract(extractor, self.out / FEATURES, "images")
         images, views = torch.arange(len(features)), features.shape[1]
         for epoch in itertools.count(first):
             yield features[images, (images + epoch) % views], present, sure
 
-    def _fresh_views(self, extractor: FeatureExtractor, first: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The input of each epoch: a new view of each image, whose number is the epoch's; older ones are removed.
-
-        Raises:
-            DataError: an image of the previous epoch is gone, which would make it another training.
-        """
-        failed: int | None = None
+    def _fresh_views(self, extractor: FeatureExtractor, first: int) -> Iterator[EpochInput]:
+        """Each epoch takes a new view of each image, whose number is the epoch's; older ones are removed."""
+        failed: int | None = None  # before; one more would make it another training
         for epoch in itertools.count(first):
             here = self.out / FEATURES / f"epoch-{epoch}"
             for folder in here.parent.glob("epoch-*"):
@@ -148,16 +119,14 @@ class FineTuning:
             failed = len(self.failures)
             yield features[:, 0], present, sure
 
-    def _extract(self, work: FeatureExtractor, folder: Path, what: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Features, and where categories are present and certain [images, categories], of all readable images."""
+    def _extract(self, work: FeatureExtractor, folder: Path, what: str) -> EpochInput:
         failed: list[str] = []
         names, features = extract_features(
             work, self.examples.pictures, folder, what, failed, self.workers, self.progress
         )
         self.failures.extend(failure for failure in failed if failure not in self.failures)
-        readable = set(names)
+        readable, categories = set(names), self.examples.categories
         pictures = [picture for picture in self.examples.pictures if picture.name in readable]
-        categories = self.examples.categories
         present = torch.tensor([[float(one in picture.present) for one in categories] for picture in pictures])
         unsure = torch.tensor([[float(one in picture.unsure) for one in categories] for picture in pictures])
         return features, present, 1 - unsure
@@ -167,8 +136,7 @@ class FineTuning:
         pictures = [
             [picture.name, sorted(picture.present), sorted(picture.unsure)] for picture in self.examples.pictures
         ]
-        facts = [extractor.identity, asdict(self.sgd), self.examples.categories, pictures]
-        return fingerprint(facts, digits=64)
+        return fingerprint([extractor.identity, asdict(self.sgd), self.examples.categories, pictures], digits=64)
 
     def _facts(self, trainer: OutputTrainer) -> dict[str, Any]:
         seen = Counter(category for picture in self.examples.pictures for category in picture.present)
@@ -188,14 +156,15 @@ class CategoryScorer:
     """The probability of each category in a whole image, as work for `excite.jobs.loop.run`."""
 
     classifier: Classifier
-    identity: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "identity", json.dumps(identity(self.classifier)))
+    @cached_property
+    def identity(self) -> str:
+        """Of the classifier."""
+        return json.dumps(identity(self.classifier))
 
     def key(self, task: Example) -> str:
         """Changes when the image or the classifier does."""
-        return job_key(self.identity, task.name, file_state(task.path))
+        return fingerprint((self.identity, task.name, file_state(task.path)), digits=32)
 
     def __call__(self, task: Example) -> dict[str, Any]:
         """The probability of each output."""

@@ -1,6 +1,6 @@
 """The output layer of a classifier: which module it is, its input, and the operations behind it.
 
-Only this layer is trained, so everything below it is computed once. Most networks end with it; operations behind it
+While only this layer is trained, everything below it is computed once. Most networks end with it; operations behind it
 (the pooling of a convolution that answers at each position) are recorded in one forward pass and replayed on whatever
 the layer computes.
 """
@@ -8,19 +8,23 @@ the layer computes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 from excite.errors import ModelError
+from excite.models import Preprocess, find_card, load
+from excite.models.folder import FACTS, Saved, read_saved, save_classifier
 from excite.models.weights import fill
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import main_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from excite.models import Card
 
@@ -31,13 +35,45 @@ _SLOT = "_excite_slot"
 _Call = tuple["Callable[..., Any]", Any, Any]  # a function, args and kwargs with slots
 
 
+@dataclass(frozen=True, eq=False)
+class NewClassifier:
+    """A classifier with a new output layer, to be trained."""
+
+    card: Card  # of the base classifier
+    base: nn.Module  # its network
+    preprocess: Preprocess  # and its preprocessing
+    network: nn.Module  # the same with a new output layer
+    layer: str  # the name of that layer
+    architecture: str  # the name of the network; not a folder
+
+    @classmethod
+    def of(cls, model: str, weights: str | None, classes: int, seed: int) -> Self:
+        """A new output layer for a classifier of `excite.load`."""
+        card, base = find_card(model), load(model, weights=weights, fully_convolutional=False)
+        if not isinstance(base.preprocess, Preprocess):
+            raise ModelError(f"{card.name} prepares its images in an unknown way: it cannot be trained.")
+        network, layer = with_new_output(card, base.module, classes, seed)
+        name = read_saved(Path(model)).base if (Path(model) / FACTS).is_file() else card.name
+        return cls(card, base.module, base.preprocess, network, layer, name)
+
+    def save(self, folder: Path, labels: Sequence[tuple[str, ...]], training: Mapping[str, Any]) -> list[Path]:
+        """Write the trained classifier with the synonyms of each output and the facts of its training."""
+        facts = Saved(
+            base=self.architecture,
+            labels=tuple(labels),
+            multilabel=True,
+            layers=self.card.layers,
+            size=self.preprocess.shorter_side,
+            fully_convolutional=self.card.fully_convolutional,
+            training=training,
+        )
+        return save_classifier(folder, self.network.cpu(), facts)
+
+
 def with_new_output(card: Card, base: nn.Module, classes: int, seed: int = 0) -> tuple[nn.Module, str]:
     """The network of a card for other classes, and the name of its output layer.
 
     The output layer gets random weights, all others those of ``base``.
-
-    Raises:
-        ModelError: the number of classes does not change exactly one layer.
 
     Example:
         >>> from excite.models import MODELS, load
@@ -68,19 +104,28 @@ def _changed(network: nn.Module, other: nn.Module) -> list[str]:
     return sorted({name.rpartition(".")[0] for name in one.keys() & two.keys() if one[name].shape != two[name].shape})
 
 
+class _Reached(Exception):  # noqa: N818 - no error: it ends a forward pass early
+    pass
+
+
 def features_of(network: nn.Module, layer: str, pictures: Tensor) -> Tensor:
-    """The input of the output layer for these images."""
+    """The input of the output layer for these images; the rest of the network is not run."""
     inputs: list[Any] = []
-    handle = network.get_submodule(layer).register_forward_pre_hook(lambda _module, given: inputs.append(given))
+
+    def stop(_module: nn.Module, given: tuple[Any, ...]) -> None:
+        inputs.extend(given)
+        raise _Reached
+
+    handle = network.get_submodule(layer).register_forward_pre_hook(stop)
     try:
-        with torch.no_grad():
-            network(pictures)
+        network(pictures)
+    except _Reached:
+        pass
     finally:
         handle.remove()
-    if len(inputs) != 1 or len(inputs[0]) != 1 or not isinstance(inputs[0][0], Tensor):
+    if len(inputs) != 1 or not isinstance(inputs[0], Tensor):
         raise ModelError(f"the output layer {layer!r} is not called once with one tensor: it cannot be fine-tuned.")
-    features: Tensor = inputs[0][0]
-    return features
+    return inputs[0]
 
 
 class Output(nn.Module):
@@ -174,22 +219,12 @@ class _Recorder(TorchFunctionMode):
 
 def _emptied(given: Any) -> Any:
     """Arguments with slots for tensors behind the layer."""
-    if isinstance(given, Tensor):
-        return _Slot(getattr(given, _SLOT)) if hasattr(given, _SLOT) else given
-    return _mapped(_emptied, given)
+    return tree_map(lambda item: _Slot(getattr(item, _SLOT)) if hasattr(item, _SLOT) else item, given)
 
 
 def _filled(noted: Any, values: Sequence[Tensor]) -> Any:
     """Arguments with tensors in the slots."""
-    return values[noted.number] if isinstance(noted, _Slot) else _mapped(lambda inner: _filled(inner, values), noted)
-
-
-def _mapped(change: Callable[[Any], Any], given: Any) -> Any:
-    if isinstance(given, dict):
-        return {key: change(item) for key, item in given.items()}
-    if type(given) in {tuple, list}:
-        return type(given)(change(item) for item in given)
-    return given
+    return tree_map(lambda item: values[item.number] if isinstance(item, _Slot) else item, noted)
 
 
 def _flat(logits: Tensor) -> Tensor:

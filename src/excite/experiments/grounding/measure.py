@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excite.datasets.phrases import union
+from excite.datasets.base import union
 from excite.errors import DataError, ProposalError
 from excite.experiments.base import Measurement
 from excite.experiments.report.tables import MethodRow, estimate_fields
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from excite.datasets import Box
-    from excite.datasets.phrases import PhraseSample
+    from excite.datasets.base import PhraseSample
     from excite.grounding import PhraseMap
     from excite.grounding.proposals import Source
     from excite.jobs import Entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from excite.datasets.phrases import union
+from excite.datasets.base import union
 from excite.experiments.grounding.measure import CURVE, GAMMAS, OWN, PAPERS_GAMMAS, RANKS
 from excite.experiments.grounding.run import MAIN, GroundingRun
 from excite.experiments.published import GROUNDED_DATA, GROUNDED_ON, published_groups, published_ranks

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from excite.datasets.base import read_lines, read_text
-from excite.datasets.sample import FARTHEST
+from excite.datasets.base import FARTHEST, read_lines, read_text
 from excite.errors import DataError, ModelError
 from excite.experiments import GROUNDING_METHODS, HELD_OUT
 from excite.experiments.base import (
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from excite.datasets.phrases import Phrase, PhraseDataset
+    from excite.datasets.base import Phrase, PhraseDataset
     from excite.experiments.grounding.measure import GroundingRow, Lead
     from excite.jobs import Entry, Executor
     from excite.models import Classifier

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.datasets.base import parse_json, read_text
-from excite.datasets.sample import Mask
+from excite.datasets.coco import Mask
 from excite.errors import DataError, ProposalError
 from excite.grounding.proposals.base import (
     Proposals,

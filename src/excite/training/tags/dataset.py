@@ -1,57 +1,69 @@
-"""The images and tags of a corpus as arrays: six million images take a few hundred megabytes."""
+"""The images and tags of a corpus as arrays, six million in a few hundred megabytes, and their batches in training."""
 
 from __future__ import annotations
 
 import hashlib
+import signal
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from excite.errors import DataError
+from excite.errors import DataError, ExciteError, ImageError
+from excite.jobs.executor import ctrl_c_for_parent, note
 from excite.jobs.parquet import arrow
 from excite.training.examples import uniform_hash
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from numpy.typing import NDArray
+    from torch import Tensor
 
     from excite.tags.corpus import Corpus
     from excite.tags.dictionary import Dictionary
+    from excite.tags.images import ImageSource
+    from excite.training.features import Views, WholeImage
+    from excite.training.tags.model import Distributed
 
 FIRST = 5  # tags of an image that are learnt, as in the paper: people write the most telling ones first
+WINDOW = 8  # groups that are mixed: enough to shuffle well, few enough for sequential reading
+PREFETCH = 2  # batches under way for each worker
+
+Request = tuple[int, str, int]
+"""The row of an image, its name and the number of the view."""
+
+StepPlan = tuple[int, "NDArray[np.int64]"]
+"""The number of the epoch, and the rows of this process in one step."""
 
 
 @dataclass(frozen=True, eq=False)
 class TagDataset:
-    """Images and their tags.
+    """Images and their tags."""
 
-    Attributes:
-        names: of the images, a distinct Arrow array of strings.
-        units: [images, first], the outputs of their first tags; -1 where there are fewer.
-        pairs: [n, 2], every (image, output) of all tags listed; for validation images only.
-        fractions: [images], the `uniform_hash` of each name.
-        left_out: the number of omitted rows of the corpus, by reason.
-    """
-
-    names: Any
-    units: NDArray[np.int32]
-    pairs: NDArray[np.int64]
-    fractions: NDArray[np.float64]
-    left_out: dict[str, int]
+    names: Any  # of the images, a distinct Arrow array of strings
+    units: NDArray[np.int32]  # [images, first], the outputs of their first tags; -1 where there are fewer
+    pairs: NDArray[np.int64]  # [n, 2], every (image, output) of all tags listed; for validation images only
+    fractions: NDArray[np.float64]  # [images], the `uniform_hash` of each name
+    left_out: dict[str, int]  # the number of omitted rows of the corpus, by reason
 
     def __len__(self) -> int:
         return len(self.units)
 
-    def name(self, row: int) -> str:
-        """The name of an image."""
-        name: str = self.names[row].as_py()
-        return name
+    def requests(self, rows: NDArray[np.int64], number: int) -> list[Request]:
+        """One view of each of these images."""
+        return [(int(row), self.names[row].as_py(), number) for row in rows]
 
     def of(self, rows: NDArray[np.int64]) -> TagDataset:
-        """Some of the images, in this order; without the pairs."""
-        nothing = np.zeros((0, 2), np.int64)
+        """Some of the images, in increasing order, with their pairs."""
+        number = np.full(len(self), -1, np.int64)
+        number[rows] = np.arange(len(rows))
+        pairs = self.pairs[number[self.pairs[:, 0]] >= 0]
+        pairs = np.stack([number[pairs[:, 0]], pairs[:, 1]], axis=1)
         return replace(
-            self, names=self.names.take(rows), units=self.units[rows], fractions=self.fractions[rows], pairs=nothing
+            self, names=self.names.take(rows), units=self.units[rows], fractions=self.fractions[rows], pairs=pairs
         )
 
     def digest(self) -> str:
@@ -65,23 +77,27 @@ class TagDataset:
         """The number of images that have each tag among their first."""
         return np.bincount(self.units[self.units >= 0], minlength=tags)
 
+    def groups(self, images: ImageSource) -> NDArray[np.int64]:
+        """The group (shard) of each image; 0 for one that is missing, which is counted when it is read."""
+        if images.groups <= 1:
+            return np.zeros(len(self), np.int64)
+
+        def group(name: str) -> int:
+            try:
+                return images.group(name)
+            except ImageError:
+                return 0
+
+        return np.fromiter((group(name.as_py()) for name in self.names), np.int64, len(self))
+
 
 def read_tag_dataset(
     corpus: Corpus, dictionary: Dictionary, first: int = FIRST, held_out: float = 0
 ) -> tuple[TagDataset, TagDataset]:
-    """The training and the validation images of a corpus.
+    """The training images of a corpus, and a share of validation images, chosen by the hash of their names.
 
     Of the first tags of an image, as listed, those in the dictionary are learnt, each once. Images without any of them,
     and rows without a name or with a repeated one, are left out.
-
-    Args:
-        corpus: the images and their tags.
-        dictionary: the tags to learn.
-        first: the number of an image's tags that count.
-        held_out: the share of validation images, chosen by the hash of their names.
-
-    Raises:
-        DataError: nothing is left to learn from.
     """
     wanted = arrow().array(dictionary.tags)
     whole = _joined([_part(batch, wanted, first, held_out) for batch in corpus.batches()], first)
@@ -93,8 +109,7 @@ def read_tag_dataset(
             f"nothing in {corpus.path} teaches a tag of the dictionary: {corpus.rows} rows, {about}, "
             f"{aside.sum()} held out"
         )
-    numbers = np.cumsum(aside) - 1  # of an image among the validation images
-    return training, replace(validation, pairs=np.stack([numbers[whole.pairs[:, 0]], whole.pairs[:, 1]], axis=1))
+    return training, validation
 
 
 def _part(batch: Any, wanted: Any, first: int, held_out: float) -> TagDataset:
@@ -137,29 +152,141 @@ def _joined(parts: list[TagDataset], first: int) -> TagDataset:
     names = arrow().chunked_array([part.names for part in parts], arrow().large_string()).combine_chunks()
     starts = np.cumsum([0, *(len(part) for part in parts)])
     pairs = [part.pairs + np.array([start, 0]) for part, start in zip(parts, starts, strict=False)]
-    left_out: dict[str, int] = {}
-    for part in parts:
-        left_out |= {reason: left_out.get(reason, 0) + count for reason, count in part.left_out.items()}
+    codes = np.asarray(names.dictionary_encode().indices, np.int64)
+    rows = np.sort(np.unique(codes, return_index=True)[1])
+    left_out = {
+        reason: sum(part.left_out[reason] for part in parts) for reason in ("without a name", "without a tag to learn")
+    }
+    left_out["named before"] = len(codes) - len(rows)
     whole = TagDataset(
         names,
         np.concatenate([np.zeros((0, first), np.int32), *(part.units for part in parts)]),
         np.concatenate([np.zeros((0, 2), np.int64), *pairs]),
         np.concatenate([np.zeros(0), *(part.fractions for part in parts)]),
-        left_out,
+        {reason: count for reason, count in left_out.items() if count},
     )
-    return _without_repeated(whole)
+    return whole.of(rows) if left_out["named before"] else whole
 
 
-def _without_repeated(whole: TagDataset) -> TagDataset:
-    codes = np.asarray(whole.names.dictionary_encode().indices, np.int64)
-    rows = np.unique(codes, return_index=True)[1]
-    repeated = len(codes) - len(rows)
-    left_out = {reason: count for reason, count in (*whole.left_out.items(), ("named before", repeated)) if count}
-    if not repeated:
-        return replace(whole, left_out=left_out)
-    rows = np.sort(rows)
-    number = np.full(len(codes), -1, np.int64)
-    number[rows] = np.arange(len(rows))
-    pairs = whole.pairs[number[whole.pairs[:, 0]] >= 0]
-    pairs = np.stack([number[pairs[:, 0]], pairs[:, 1]], axis=1)
-    return replace(whole.of(rows), pairs=pairs, left_out=left_out)
+# Batches.
+
+
+def epoch_order(groups: NDArray[np.int64], seed: int, epoch: int, window: int = WINDOW) -> NDArray[np.int64]:
+    """The order of the images in an epoch, determined by the seed and the epoch's number.
+
+    Groups come in random order; the images of ``window`` groups are shuffled together.
+    """
+    random = np.random.default_rng([seed, epoch])
+    distinct, index = np.unique(groups, return_inverse=True)
+    turns = random.permutation(len(distinct))[index] // window
+    return np.lexsort((random.random(len(groups)), turns))
+
+
+def batch_sampler(
+    groups: NDArray[np.int64], seed: int, batch: int, epochs: int, step: int, processes: Distributed
+) -> Iterator[StepPlan]:
+    """All steps of a training behind the first ``step``, with this process's share of the images of each."""
+    epoch_steps = -(-len(groups) // batch)
+    for epoch in range(step // epoch_steps, epochs):
+        order = epoch_order(groups, seed, epoch)
+        for start in range(max(step - epoch * epoch_steps, 0) * batch, len(groups), batch):
+            yield epoch, order[start : start + batch][processes.rank :: processes.size]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The images of a step, decoded or as features."""
+
+    values: Tensor | None  # [n, ...]; None where no image can be read
+    rows: NDArray[np.int64]  # of the data set
+    failures: tuple[tuple[int, str], ...] = ()  # the rows that cannot be read, and why
+
+    @classmethod
+    def of(cls, read: list[tuple[int, Tensor | str]]) -> Batch:
+        """From each row and its image, or an error message in its place."""
+        good = [(row, picture) for row, picture in read if not isinstance(picture, str)]
+        failures = tuple((row, reason) for row, reason in read if isinstance(reason, str))
+        stacked = torch.stack([picture for _, picture in good]) if good else None
+        return cls(stacked, np.array([row for row, _ in good], np.int64), failures)
+
+
+@dataclass(frozen=True)
+class ImageLoader:
+    """Reads and augments images by a `DataLoader`, in this process or in several workers; the result is the same.
+
+    Workers are spawned, so nothing of this process is copied, and receive names, not the corpus.
+    """
+
+    images: ImageSource  # the image source
+    views: Views | WholeImage  # the augmentation
+    workers: int = 1  # the number of processes; up to 1, this one
+
+    def __getitem__(self, request: Request) -> tuple[int, Tensor | str]:
+        row, name, number = request
+        try:
+            return row, self.views(self.images.read(name), name, (number,))[0]
+        except ImageError as error:
+            return row, str(error)
+
+    def __call__(self, batches: Iterable[list[Request]]) -> Iterator[Batch]:
+        """The batches in order; workers live as long as the iterator."""
+        from torch.utils.data import DataLoader
+
+        several: dict[str, Any] = {
+            "num_workers": self.workers,
+            "multiprocessing_context": "spawn",
+            "prefetch_factor": PREFETCH,
+            "worker_init_fn": _start_worker,
+        }
+        loader: Any = DataLoader(
+            self,  # type: ignore[arg-type]  # a data set is whatever can be indexed
+            batch_sampler=batches,  # an index may be anything
+            collate_fn=Batch.of,
+            **(several if self.workers > 1 else {}),
+        )
+        try:
+            with ctrl_c_for_parent():
+                loaded = iter(loader)
+            yield from loaded
+        except ExciteError as error:  # torch adds the worker's traceback to the message
+            raise type(error)(str(error).strip().rpartition(f"{type(error).__name__}: ")[2]) from None
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            raise ExciteError(
+                "a worker that reads images ended without an answer, perhaps for want of memory: use fewer "
+                "--workers; what was learnt is kept"
+            ) from None
+
+
+def _start_worker(_worker: int) -> None:
+    """Leave Ctrl-C to the parent, which stops its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.showwarning = note
+
+
+def fresh_views(
+    dataset: TagDataset, loader: ImageLoader, features: Callable[[Tensor], Tensor], plans: Iterable[StepPlan]
+) -> Iterator[Batch]:
+    """The features of a new view of each image in each epoch, the paper's procedure: its number is the epoch's.
+
+    Images of later steps are decoded meanwhile.
+    """
+    for batch in loader(dataset.requests(rows, epoch) for epoch, rows in plans):
+        yield batch if batch.values is None else replace(batch, values=features(batch.values))
+
+
+def fixed_views(
+    features: Tensor, readable: NDArray[np.int64], pictures: int, plans: Iterable[StepPlan]
+) -> Iterator[Batch]:
+    """Features that were computed once, [images, views, ...] of the readable ones; each epoch takes the next view.
+
+    Neighbouring rows have different views, so an epoch has all kinds.
+    """
+    index = np.full(pictures, -1, np.int64)
+    index[readable] = np.arange(len(readable))
+    for epoch, rows in plans:
+        read = rows[index[rows] >= 0]
+        views = torch.from_numpy((read + epoch) % features.shape[1])
+        chosen = features[torch.from_numpy(index[read]), views]
+        yield Batch(chosen.float() if len(read) else None, read)

@@ -1,4 +1,4 @@
-"""The network in training, and its multi-label cross-entropy over many thousand tags.
+"""The network in training, its multi-label cross-entropy over many thousand tags, and the processes that train it.
 
 The loss of an image is the sum over all tags of ``log(1 + exp(logit))``, less the logits of its own tags. A batch of
 1024 with 18,157 tags has 74 MB of logits, of which automatic differentiation holds five or six copies. Here a chunk of
@@ -7,43 +7,97 @@ the outputs is computed, its loss and gradients are accumulated, and it is freed
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
 
-from excite.errors import ModelError
+from excite.errors import ExciteError, ModelError
+from excite.training.output_layer import features_of
+from excite.training.sgd import Descent, SGDOptions, too_high
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from excite.training.output_layer import Output
-    from excite.training.tags.distributed import Distributed
 
 CHUNK = 1 << 20  # logits at a time: 4 MB, which fit into the cache of a processor core
 EXACT = 40  # from here on log(1 + exp(x)) is x, also in double precision
+PATIENCE = timedelta(days=2)  # the others wait while the first process extracts features or measures
+Value = TypeVar("Value")
 
 
-def linear_loss(features: Tensor, weight: Tensor, bias: Tensor | None, units: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Distributed:
+    """This process within those of a torchrun that train one classifier; a single one is the trivial case."""
+
+    rank: int = 0  # its number; only the first, 0, writes and prints
+    size: int = 1  # the number of processes
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # of this process
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes and prints."""
+        return self.rank == 0
+
+    def sum(self, *values: float) -> list[float]:
+        """The sum of each value over all processes."""
+        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+        if self.size > 1:
+            torch.distributed.all_reduce(total)
+        return total.tolist()
+
+    def all_gather(self, value: Value) -> list[Value]:
+        """The values of all processes, by rank."""
+        values: list[Any] = [value] * self.size
+        if self.size > 1:
+            torch.distributed.all_gather_object(values, value)
+        return values
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            torch.distributed.barrier()
+
+
+@contextmanager
+def distributed() -> Iterator[Distributed]:
+    """Join the process group of torchrun, if started by it."""
+    gpu = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpu else torch.device("cpu")
+    if gpu:
+        torch.cuda.set_device(device)
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        yield Distributed(device=device)
+        return
+    try:
+        torch.distributed.init_process_group("nccl" if gpu else "gloo", timeout=PATIENCE)
+    except (RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ExciteError(f"the other processes of this torchrun cannot be reached: {reason}") from None
+    try:
+        yield Distributed(torch.distributed.get_rank(), torch.distributed.get_world_size(), device)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def linear_loss(features: Tensor, weight: Tensor, bias: Tensor, units: Tensor) -> Tensor:
     """The loss of a linear output layer, summed over a batch, with gradients for features, weight and bias.
 
-    Args:
-        features: [images, inputs].
-        weight: [tags, inputs].
-        bias: [tags], or None.
-        units: [images, n] the tags of each image; -1 is padding, and a repeated tag counts once.
-
-    Example:
-        >>> loss = linear_loss(torch.zeros(1, 4), torch.zeros(2, 4), None, torch.tensor([[1, -1]]))
-        >>> round(float(loss), 4)  # twice log 2
-        1.3863
+    ``units`` [images, n] are the tags of each image; -1 is padding, and a repeated tag counts once.
     """
     if not torch.is_grad_enabled():  # so that forward computes no gradients
-        features, weight, bias = features.detach(), weight.detach(), None if bias is None else bias.detach()
+        features, weight, bias = features.detach(), weight.detach(), bias.detach()
     with torch.autocast(features.device.type, enabled=False):  # sums of thousands of terms need full precision
         loss: Tensor = _LinearLoss.apply(features.to(weight.dtype), weight, bias, units)  # type: ignore[no-untyped-call]  # torch has no type for it
     return loss
@@ -51,39 +105,37 @@ def linear_loss(features: Tensor, weight: Tensor, bias: Tensor | None, units: Te
 
 def logits_loss(logits: Tensor, units: Tensor) -> Tensor:
     """The same for the logits [images, tags] of any other output."""
-    loss: Tensor = _LogitsLoss.apply(logits, units)  # type: ignore[no-untyped-call]  # torch has no type for it
-    return loss
+    return _loss(logits, _positives(units)).to(logits.dtype)
 
 
 class _LinearLoss(torch.autograd.Function):
     """Gradients are computed along with the loss; ``backward`` only scales them."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, units: Tensor) -> Tensor:
-        wanted = ctx.needs_input_grad[:3]
-        gradients = [
-            torch.zeros_like(tensor) if want and tensor is not None else None
-            for tensor, want in zip((features, weight, bias), wanted, strict=True)
+    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, units: Tensor) -> Tensor:
+        of_features, of_weight, of_bias = gradients = [
+            torch.zeros_like(tensor) if wanted else None
+            for tensor, wanted in zip((features, weight, bias), ctx.needs_input_grad[:3], strict=True)
         ]
-        of_features, of_weight, of_bias = gradients
         rows, columns = _positives(units)
         total = torch.zeros((), dtype=torch.float64, device=features.device)
-        for start, end in _chunks(len(features), len(weight)):
-            chunk = weight[start:end]
-            logits = features @ chunk.T if bias is None else torch.addmm(bias[start:end], features, chunk.T)
-            here = (columns >= start) & (columns < end)
+        size = max(1, CHUNK // max(1, len(features)))
+        for start in range(0, len(weight), size):
+            chunk = slice(start, min(start + size, len(weight)))
+            logits = torch.addmm(bias[chunk], features, weight[chunk].T)
+            here = (columns >= start) & (columns < chunk.stop)
             positives = rows[here], columns[here] - start
             total += _loss(logits, positives)
-            if not any(wanted):
+            if not any(ctx.needs_input_grad[:3]):
                 continue
             slope = logits.sigmoid_()
             slope[positives] -= 1
             if of_features is not None:
-                of_features.addmm_(slope, chunk)
+                of_features.addmm_(slope, weight[chunk])
             if of_weight is not None:
-                torch.mm(slope.T, features, out=of_weight[start:end])
+                torch.mm(slope.T, features, out=of_weight[chunk])
             if of_bias is not None:
-                of_bias[start:end] = slope.sum(0)
+                of_bias[chunk] = slope.sum(0)
         ctx.gradients = gradients
         return total.to(features.dtype)
 
@@ -93,31 +145,6 @@ class _LinearLoss(torch.autograd.Function):
         features, weight, bias = (None if each is None else each.mul_(factor) for each in ctx.gradients)
         ctx.gradients = None  # scaled in place: a second time they would be wrong
         return features, weight, bias, None
-
-
-class _LogitsLoss(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, units: Tensor) -> Tensor:
-        ctx.save_for_backward(logits, units)
-        rows, columns = _positives(units)
-        total = torch.zeros((), dtype=torch.float64, device=logits.device)
-        for start, end in _chunks(*logits.shape):
-            here = (columns >= start) & (columns < end)
-            total += _loss(logits[:, start:end], (rows[here], columns[here] - start))
-        return total.to(logits.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *factors: Tensor) -> tuple[Tensor, None]:
-        (factor,) = factors
-        logits, units = ctx.saved_tensors
-        slope = logits.sigmoid()
-        slope[_positives(units)] -= 1
-        return slope.mul_(factor), None
-
-
-def _chunks(pictures: int, tags: int) -> Iterator[tuple[int, int]]:
-    size = max(1, CHUNK // max(1, pictures))
-    return ((start, min(start + size, tags)) for start in range(0, tags, size))
 
 
 def _positives(units: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,14 +164,8 @@ def _loss(logits: Tensor, positives: tuple[Tensor, Tensor]) -> Tensor:
 def set_frequency_biases(layer: nn.Module, counts: NDArray[np.int64], pictures: int) -> None:
     """Set the biases of a new output layer to the logits of the tags' frequencies.
 
-    With biases of 0, 18,157 tags cost 12,585 nats per image, and most steps would go into learning that nearly all
-    tags are nearly always absent. A tag without images counts as half an image.
-
-    Example:
-        >>> layer = nn.Linear(4, 2)
-        >>> set_frequency_biases(layer, np.array([49, 0]), 99)
-        >>> [round(bias, 3) for bias in layer.bias.sigmoid().tolist()]
-        [0.495, 0.005]
+    With biases of 0, most steps would go into learning that nearly all tags are nearly always absent
+    (docs/train-tags.md). A tag without images counts as half an image.
     """
     if not isinstance(layer.bias, Tensor):
         raise ModelError("the output layer has no biases for the frequencies of tags; take another network.")
@@ -153,46 +174,49 @@ def set_frequency_biases(layer: nn.Module, counts: NDArray[np.int64], pictures: 
         layer.bias.copy_(share.logit())
 
 
+class _Objective(nn.Module):
+    """The loss as a module, whose parameters are the trained weights, for `DistributedDataParallel`.
+
+    Every weight gets a gradient, if only of 0: a process may have no image that can be read.
+    """
+
+    def __init__(self, weights: Iterable[nn.Parameter], loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.weights, self.loss = nn.ParameterList(weights), loss
+
+    def forward(self, features: Tensor | None, units: Tensor) -> Tensor:
+        nothing = sum((weight.flatten()[:0].sum() for weight in self.weights), torch.zeros(()))
+        return nothing if features is None else self.loss(features, units) + nothing
+
+
 class Model:
     """A network, its trained weights and the training step.
 
     Batch norms keep their statistics and nothing is dropped out, also when all layers are trained: so a batch gives the
     same gradients in one process or several, and the trained network is the one used later.
-
-    Args:
-        network: the classifier, with its new output layer.
-        layer: the name of that layer.
-        output: that layer and the operations behind it.
-        everything: train all layers, not only the last one.
-        momentum: the weight of the previous step.
-        processes: the process group.
     """
 
     def __init__(
-        self,
-        network: nn.Module,
-        layer: str,
-        output: Output,
-        *,
-        everything: bool,
-        momentum: float,
-        processes: Distributed,
+        self, network: nn.Module, layer: str, output: Output, sgd: SGDOptions, processes: Distributed, layers: str
     ) -> None:
-        self.network = network.to(processes.device).eval()
-        self.layer, self.output, self.everything, self.processes = layer, output, everything, processes
-        self.network.requires_grad_(everything)
+        self.layer, self.output, self.processes = layer, output, processes
+        self.everything = layers == "all"
+        self.network = network.to(processes.device).eval().requires_grad_(self.everything)
         output.layer.requires_grad_()
-        self.trained = {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
-        self.sgd = torch.optim.SGD(self.trained.values(), momentum=momentum)
-        self.half = processes.device.type == "cuda"
-        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=self.half and everything)
+        trained = ((name, weight) for name, weight in network.named_parameters() if weight.requires_grad)
+        self.descent = Descent(trained, sgd)
+        self.mixed = processes.device.type == "cuda"
+        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=self.mixed and self.everything)
+        several = processes.size > 1
+        objective = _Objective(self.descent.weights.values() if several else (), self.loss)
+        self._objective = DistributedDataParallel(objective) if several else objective
 
     def features(self, pictures: Tensor) -> Tensor:
         """The input of the output layer, with gradients only where they are needed."""
         wanted = self.everything and torch.is_grad_enabled()
         device = self.processes.device
-        with torch.set_grad_enabled(wanted), torch.autocast(device.type, enabled=self.half):
-            return _input_of(self.network, self.layer, pictures.to(device, non_blocking=True))
+        with torch.set_grad_enabled(wanted), torch.autocast(device.type, enabled=self.mixed):
+            return features_of(self.network, self.layer, pictures.to(device, non_blocking=True))
 
     def loss(self, features: Tensor, units: Tensor) -> Tensor:
         """The cross-entropy, summed over the images."""
@@ -202,66 +226,25 @@ class Model:
             return linear_loss(features, layer.weight, layer.bias, units)
         return logits_loss(self.output(features.to(next(layer.parameters()).dtype)), units)
 
-    def step(
-        self, features: Tensor | None, units: Tensor, rate: float, *, save: bool = False
-    ) -> tuple[float, int, bool]:
+    def step(self, features: Tensor | None, units: Tensor, *, save: bool = False) -> tuple[float, int, bool]:
         """Make one SGD step, the same in all processes, on the mean loss of all readable images of the batch.
 
-        Args:
-            features: of this process's images; None where none can be read.
-            units: their tags.
-            rate: the learning rate.
-            save: whether this process asks for a checkpoint after the step.
-
-        Returns:
-            The summed loss, the number of readable images, and whether to save, of all processes together.
+        ``features`` are None where no image of this process can be read; ``save`` asks for a checkpoint after the step.
+        Returns the summed loss, the number of readable images, and whether to save, of all processes together.
         """
-        self.sgd.zero_grad()
-        total = torch.zeros(3, dtype=torch.float64, device=self.processes.device)
-        if features is not None:
-            loss = self.loss(features, units)
-            self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]  # torch has no type for it
-            total[0], total[1] = loss.detach().double(), len(features)
-        total[2] = float(save)
-        self.processes.all_reduce([total])
-        summed, pictures, requests = total.tolist()
-        if not np.isfinite(summed):
-            raise ModelError(f"the loss grows without end at a rate of {rate:g}: give a lower --rate.")
+        sgd = self.descent.sgd
+        sgd.zero_grad()
+        loss = self._objective(features, units)
+        if loss.requires_grad:
+            self.scaler.scale(loss).backward()
+        own = 0 if features is None else len(features)
+        summed, pictures, requests = self.processes.sum(float(loss.detach()), own, float(save))
+        if not math.isfinite(summed):
+            raise too_high(sgd.param_groups[0]["lr"])
         if pictures:
-            self._update(pictures, rate)
+            for weight in self.descent.weights.values():
+                if weight.grad is not None:
+                    weight.grad.div_(pictures / self.processes.size)  # it is the mean over processes
+            self.scaler.step(sgd)
+            self.scaler.update()
         return summed, int(pictures), requests > 0
-
-    def _update(self, pictures: float, rate: float) -> None:
-        for weight in self.trained.values():
-            if weight.grad is None:  # this process had no images
-                weight.grad = torch.zeros_like(weight)
-        gradients = [weight.grad for weight in self.trained.values() if weight.grad is not None]
-        self.processes.all_reduce(gradients)
-        for gradient in gradients:
-            gradient.div_(pictures)
-        self.sgd.param_groups[0]["lr"] = rate
-        self.scaler.step(self.sgd)
-        self.scaler.update()
-
-
-class _Reached(Exception):  # noqa: N818 - no error: it ends a forward pass early
-    def __init__(self, given: tuple[Any, ...]) -> None:
-        super().__init__()
-        self.given = given
-
-
-def _input_of(network: nn.Module, layer: str, pictures: Tensor) -> Tensor:
-    """The input of a layer; the rest of the network is not run. `Output.of` checks that it is called once."""
-
-    def stop(_module: nn.Module, given: tuple[Any, ...]) -> None:
-        raise _Reached(given)
-
-    handle = network.get_submodule(layer).register_forward_pre_hook(stop)
-    try:
-        network(pictures)
-    except _Reached as reached:
-        features: Tensor = reached.given[0]
-        return features
-    finally:
-        handle.remove()
-    raise ModelError(f"the output layer {layer!r} is never called: the network cannot be trained.")

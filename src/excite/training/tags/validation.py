@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from scipy.sparse import csc_array
 from torch import nn
 
 from excite.io.files import save_csv
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
     from excite.tags.dictionary import Dictionary
     from excite.training.output_layer import Output
-    from excite.training.tags.batches import ImageLoader
-    from excite.training.tags.dataset import TagDataset
+    from excite.training.tags.dataset import ImageLoader, TagDataset
     from excite.training.tags.model import Model
 
 CHECKED = 5000  # images for the loss: enough to resolve a thousandth of it
@@ -31,89 +31,76 @@ SCORES = 1 << 26  # at a time: 256 MB
 LOGITS_BATCH = 256  # images
 SHOWN = 20  # of the best and of the worst tags
 
+Known = tuple["Tensor", "NDArray[np.int64]"]
+"""Features [images, ...] in half precision, and the rows of their images."""
+
 
 class Validation:
-    """Held-out images; while only the output layer is trained, their features are computed once.
+    """Held-out images, of which each process reads its share; their features, if only the output is trained, once.
 
-    Args:
-        dataset: the images.
-        model: the network in training.
-        loader: reads them whole; each process reads its share.
-        stored: features [images, ...] and their rows, if known; the same in all processes.
+    ``stored`` are the features, if known; the same in all processes.
     """
 
-    def __init__(
-        self,
-        dataset: TagDataset,
-        model: Model,
-        loader: ImageLoader,
-        stored: tuple[Tensor, NDArray[np.int64]] | None = None,
-    ) -> None:
+    def __init__(self, dataset: TagDataset, model: Model, loader: ImageLoader, stored: Known | None = None) -> None:
         self.dataset, self._model, self._loader = dataset, model, loader
         self.failures: list[tuple[int, str]] = []
         self._checked = np.sort(np.argsort(dataset.fractions, kind="stable")[:CHECKED])
-        self._stored: tuple[Tensor, NDArray[np.int64]] | None = None
+        self._stored: Known | None = None
         if stored is not None:
-            mine = np.flatnonzero(stored[1] % model.processes.size == model.processes.rank)
-            self._stored = stored[0][torch.from_numpy(mine)], stored[1][mine]
+            self._stored = _chosen(stored, self._is_own(stored[1]))
         elif not model.everything and len(dataset):
             self._stored = self._read(np.arange(len(dataset)))
 
     def loss(self) -> float | None:
         """The mean over (at most `CHECKED`) images of all processes; None without images."""
-        if not len(self.dataset):
-            return None
         features, rows = self._features(self._checked)
         units = torch.from_numpy(self.dataset.units[rows])
-        total = torch.zeros(2, dtype=torch.float64, device=self._model.processes.device)
+        total = 0.0
         with torch.no_grad():
             for start in range(0, len(rows), BATCH):
-                part = features[start : start + BATCH].float()
-                total[0] += self._model.loss(part, units[start : start + BATCH]).double()
-                total[1] += len(part)
-        self._model.processes.all_reduce([total])
-        return float(total[0] / total[1]) if total[1] else None
+                part = slice(start, start + BATCH)
+                total += float(self._model.loss(features[part].float(), units[part]))
+        total, pictures = self._model.processes.sum(total, len(rows))
+        return total / pictures if pictures else None
 
-    def gather(self) -> tuple[Tensor, NDArray[np.int64]]:
+    def gather(self) -> Known:
         """The features and rows of all readable images of all processes."""
         parts = self._model.processes.all_gather(self._features(np.arange(len(self.dataset))))
         features = torch.cat([features for features, _ in parts if len(features)] or [torch.zeros(0)])
         return features, np.concatenate([rows for _, rows in parts])
 
-    def _features(self, rows: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:
+    def _is_own(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.equal(rows % self._model.processes.size, self._model.processes.rank)
+
+    def _features(self, rows: NDArray[np.int64]) -> Known:
         if self._stored is None:
             return self._read(rows)
-        features, known = self._stored
-        wanted = np.flatnonzero(np.isin(known, rows))
-        return features[torch.from_numpy(wanted)], known[wanted]
+        return _chosen(self._stored, np.isin(self._stored[1], rows))
 
-    def _read(self, rows: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:
-        """The features of this process's share of the rows, on the CPU in half precision."""
-        processes = self._model.processes
-        mine = rows[rows % processes.size == processes.rank]
-        loader = replace(self._loader, workers=1) if len(mine) < FEW else self._loader
-        requests = (
-            [(int(row), self.dataset.name(row), 0) for row in part]
-            for part in np.array_split(mine, -(-len(mine) // BATCH) or 1)
-        )
-        features, read = [], []
+    def _read(self, rows: NDArray[np.int64]) -> Known:
+        """The features of this process's share of the rows, on the CPU."""
+        own = rows[self._is_own(rows)]
+        loader = replace(self._loader, workers=1) if len(own) < FEW else self._loader
+        parts = np.array_split(own, -(-len(own) // BATCH) or 1)
+        features, read = [], [np.zeros(0, np.int64)]
         with torch.no_grad():
-            for batch in loader(requests):
+            for batch in loader(self.dataset.requests(part, 0) for part in parts):
                 self.failures.extend((~row, reason) for row, reason in batch.failures)
                 if batch.values is not None:
                     features.append(self._model.features(batch.values).half().cpu())
                     read.append(batch.rows)
-        return (torch.cat(features) if features else torch.zeros(0)), np.concatenate([np.zeros(0, np.int64), *read])
+        return (torch.cat(features) if features else torch.zeros(0)), np.concatenate(read)
+
+
+def _chosen(known: Known, chosen: NDArray[np.bool_]) -> Known:
+    return known[0][torch.from_numpy(chosen)], known[1][chosen]
 
 
 @dataclass(frozen=True)
 class Precisions:
-    """The average precision of each tag.
+    """The average precision of each tag, NaN for a tag of no image, and the number and share of images with the tag.
 
-    Attributes:
-        counts: the number of images with the tag.
-        precision: the average precision; NaN for a tag of no image.
-        share: the average precision of a constant score, which is the share of images with the tag.
+    The share is the average precision of a constant score.
     """
 
     counts: NDArray[np.int64]
@@ -134,14 +121,15 @@ def measure(validation: Validation, model: Model, dictionary: Dictionary, path: 
     features, rows = validation.gather()
     if path is None or not len(rows):
         return {}
-    dataset = validation.dataset
-    number = np.full(len(dataset), -1, np.int64)
-    number[rows] = np.arange(len(rows))
+    dataset, tags = validation.dataset, len(dictionary)
     pictures, positions = np.nonzero(dataset.units >= 0)
-    listed = np.stack([pictures, dataset.units[pictures, positions].astype(np.int64)], axis=1)
-    truths = [np.stack([number[pairs[:, 0]], pairs[:, 1]], axis=1) for pairs in (dataset.pairs, listed)]
-    truths = [pairs[pairs[:, 0] >= 0] for pairs in truths]
-    every, first = precisions_of(scores_by_tag(model.output, features), truths, len(rows), len(dictionary))
+    listed = np.stack([pictures, dataset.units[pictures, positions]], axis=1)
+    shape = len(dataset), tags
+    truths = [
+        csc_array((np.ones(len(pairs), bool), pairs.T), shape=shape).tocsr()[rows].tocsc()
+        for pairs in (dataset.pairs, listed)
+    ]
+    every, first = precisions_of(model.output, features, truths)
     save_measures(dictionary.tags, every, first, path)
     return {
         "measured": len(rows),
@@ -152,77 +140,50 @@ def measure(validation: Validation, model: Model, dictionary: Dictionary, path: 
     }
 
 
-def average_precisions(columns: Sequence[NDArray[Any]], positives: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
-    """The average precision of each tag from the scores of all images and its positive images.
+def precisions_of(output: Output, features: Tensor, truths: Sequence[csc_array]) -> list[Precisions]:
+    """The average precision of every tag for several truths [images, tags], as in `excite.metrics.ranking`.
 
-    As in `excite.metrics.ranking`; one sort of a tag's scores gives the rank of each positive.
+    Some tags at a time; one sort of a tag's scores gives the rank of each image that has it.
     """
-    found = np.full(len(columns), np.nan)
-    for tag, (scores, there) in enumerate(zip(columns, positives, strict=True)):
-        if len(there):
-            own = np.sort(scores[there])
-            hits = len(own) - np.searchsorted(own, own, "left")
-            seen = len(scores) - np.searchsorted(np.sort(scores), own, "left")
-            found[tag] = (hits / seen).mean()
-    return found
-
-
-def precisions_of(
-    columns: Callable[[int, int], NDArray[Any]], truths: Sequence[NDArray[np.int64]], pictures: int, tags: int
-) -> list[Precisions]:
-    """The average precision of every tag for several truths, some tags at a time.
-
-    ``columns`` gives the scores [tags, images] of a range of tags; each truth [n, 2] holds the distinct pairs of images
-    and their tags.
-    """
-    ordered = [_by_tag(truth, tags) for truth in truths]
+    pictures, tags = truths[0].shape
     found = [np.full(tags, np.nan) for _ in truths]
     size = max(1, SCORES // max(1, pictures))
-    for start in range(0, tags if pictures else 0, size):
-        end = min(start + size, tags)
-        scores = list(columns(start, end))
-        for (rows, starts), each in zip(ordered, found, strict=True):
-            there = [rows[starts[tag] : starts[tag + 1]] for tag in range(start, end)]
-            each[start:end] = average_precisions(scores, there)
-    counts = [np.diff(starts) for _, starts in ordered]
+    for start in range(0, tags, size):
+        for tag, scores in enumerate(logits_of(output, features, start, min(start + size, tags)), start):
+            ranked = np.sort(scores)
+            for truth, each in zip(truths, found, strict=True):
+                own = np.sort(scores[truth.indices[truth.indptr[tag] : truth.indptr[tag + 1]]])
+                if len(own):
+                    hits = len(own) - np.searchsorted(own, own, "left")
+                    each[tag] = (hits / (pictures - np.searchsorted(ranked, own, "left"))).mean()
+    counts = [np.diff(truth.indptr).astype(np.int64) for truth in truths]
     return [Precisions(count, each, count / max(1, pictures)) for count, each in zip(counts, found, strict=True)]
 
 
-def _by_tag(pairs: NDArray[np.int64], tags: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The images ordered by tag, and the start of each tag's."""
-    order = np.argsort(pairs[:, 1], kind="stable")
-    return pairs[order, 0], np.searchsorted(pairs[order, 1], np.arange(tags + 1))
-
-
-def scores_by_tag(output: Output, features: Tensor) -> Callable[[int, int], NDArray[Any]]:
-    """The logits of all images for a range of tags, as `precisions_of` takes them; they rank as probabilities do."""
+def logits_of(output: Output, features: Tensor, start: int, end: int) -> NDArray[Any]:
+    """The logits [tags, images] of a range of tags; they rank as probabilities do."""
     layer = output.layer
     device = next(layer.parameters()).device
-
-    def columns(start: int, end: int) -> NDArray[Any]:
-        answer = np.empty((end - start, len(features)), np.float32)
-        with torch.no_grad():
-            for first in range(0, len(features), LOGITS_BATCH):
-                part = features[first : first + LOGITS_BATCH].to(device).float()
-                if isinstance(layer, nn.Linear) and not output.tail and part.dim() == 2:
-                    logits = nn.functional.linear(part, layer.weight[start:end], layer.bias[start:end])
-                else:
-                    logits = output(part)[:, start:end]
-                answer[:, first : first + LOGITS_BATCH] = logits.T.cpu().numpy()
-        return answer
-
-    return columns
+    answer = np.empty((end - start, len(features)), np.float32)
+    with torch.no_grad():
+        for first in range(0, len(features), LOGITS_BATCH):
+            part = features[first : first + LOGITS_BATCH].to(device).float()
+            if isinstance(layer, nn.Linear) and not output.tail and part.dim() == 2:
+                logits = nn.functional.linear(part, layer.weight[start:end], layer.bias[start:end])
+            else:
+                logits = output(part)[:, start:end]
+            answer[:, first : first + LOGITS_BATCH] = logits.T.cpu().numpy()
+    return answer
 
 
 def save_measures(tags: Sequence[str], every: Precisions, first: Precisions, path: Path) -> Path:
     """Write a line for each tag as CSV; the columns that begin with ``first`` are those of the first tags only."""
     rows: list[list[Any]] = [["tag", "count", "precision", "share", "first_count", "first_precision", "first_share"]]
     for unit, tag in enumerate(tags):
-        numbers: list[Any] = []
+        rows.append([tag])
         for truth in (every, first):
-            precision = "" if not truth.counts[unit] else f"{truth.precision[unit]:.6f}"
-            numbers += [int(truth.counts[unit]), precision, f"{truth.share[unit]:.6f}"]
-        rows.append([tag, *numbers])
+            precision = f"{truth.precision[unit]:.6f}" if truth.counts[unit] else ""
+            rows[-1] += [int(truth.counts[unit]), precision, f"{truth.share[unit]:.6f}"]
     return save_csv(rows, path)
 
 
