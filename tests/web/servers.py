@@ -15,8 +15,7 @@ from pathlib import Path
 from annotated import colour_classifier
 from PIL import Image
 
-from excite.web.service import Service
-from excite.web.uploads import Limits
+from excite.web.service import Limits, Service
 
 __all__ = [
     "PATIENCE",

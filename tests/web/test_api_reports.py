@@ -5,7 +5,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from excite.web.errors import add_error_handlers
-from excite.web.reports import find_reports, report_routes
+from excite.web.files import find_reports, report_routes
 
 
 @pytest.fixture

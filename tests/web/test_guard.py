@@ -14,7 +14,7 @@ from starlette.websockets import WebSocketDisconnect
 from excite.web import guard
 from excite.web.errors import LOG, bounded_log
 from excite.web.guard import FORM_AROUND, Guard, Token
-from excite.web.uploads import Limits
+from excite.web.service import Limits
 
 SECRET = "correct-horse-battery"  # noqa: S105 - nobody's
 LIMITS = Limits(upload=1000)

@@ -22,7 +22,7 @@ from excite.errors import ExciteError
 from excite.web import server as module
 from excite.web.guard import Guard
 from excite.web.server import serve
-from excite.web.uploads import Limits
+from excite.web.service import Limits
 
 TOKEN = "correct-horse-battery"  # noqa: S105 - nobody's
 SOON = 15.0  # seconds; machines may be busy

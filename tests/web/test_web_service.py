@@ -13,10 +13,10 @@ from PIL import Image
 import excite
 from excite.errors import ConceptError, ImageError, LayerError, LostSignalWarning, ModelError
 from excite.models import Choice
-from excite.web.errors import warnings_as_notes
+from excite.web.errors import BusyError, GoneError, warnings_as_notes
+from excite.web.files import find_examples
 from excite.web.page import CompareQuestion, LookQuestion, PageAnswers, page_html
-from excite.web.service import BusyError, ConcurrencyLimit, Service
-from excite.web.uploads import GoneError, Limits, UploadStore, find_examples
+from excite.web.service import ConcurrencyLimit, Limits, Service, UploadStore
 
 data = pytest.importorskip("skimage.data")
 pytest.importorskip("higra")

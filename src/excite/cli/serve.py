@@ -91,8 +91,7 @@ def command(
     _check_installed()
     from excite.models import Choice
     from excite.web.server import serve
-    from excite.web.service import Service
-    from excite.web.uploads import Limits
+    from excite.web.service import Limits, Service
 
     one = Choice("", weights, labels, size, fully_convolutional)
     changed = {"upload": max_upload and max_upload * MB, "pixels": max_pixels, "waiting": waiting}

@@ -1,9 +1,8 @@
 """`excite serve`: a page in the browser, and the HTTP interface beside it.
 
-* ``uploads``: the limits, and the images that were sent, kept in memory only,
-* ``service``: the queries, without HTTP and without a page,
+* ``service``: the images that were sent, kept in memory only, and the queries about them, without HTTP,
 * ``api``, ``answers``: the HTTP interface for programs, and its description,
-* ``page``, ``reports``, ``assets``: the page; its template, script and style are in ``assets/``,
+* ``page``, ``files``: the page and what is served from files; see ``assets/`` and ``templates/``,
 * ``guard``, ``errors``: access, limits, errors and the log of everything that is served,
 * ``server``: start and stop.
 """

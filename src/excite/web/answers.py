@@ -1,21 +1,19 @@
-"""The answers of the HTTP interface as plain values; points and boxes are in pixels of the image as it was sent."""
+"""The questions and answers of the HTTP interface: described in /openapi.json, and how each answer is made.
+
+Points and boxes are in pixels of the image as it was sent.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
-import json
-from dataclasses import dataclass
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi.responses import JSONResponse
 from PIL import Image
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from excite.grounding.ground import GAMMA, METHOD, MOST, MOST_GAMMA
 from excite.readouts.box import strong_box
-from excite.readouts.notebook import jpeg
 from excite.readouts.point import peak
 from excite.web.errors import RefusedError, collected_notes
 
@@ -26,230 +24,14 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
-    from excite.web.service import Service
-    from excite.web.uploads import Upload
+    from excite.web.service import ServedModel, Service, Upload
 
 MOST_DRAWN = 10  # maps of an answer
 MOST_NUMBERS = 500_000  # of an answer
 MOST_LABELS = 200
+MOST_REGIONS = 100
 DRAWN_SIDE = 1024  # pixels of the longer side
 KEY_LETTERS = 32
-
-
-@dataclass(frozen=True, eq=False)
-class UpsampledMap:
-    """A map, upsampled once to the size of its image (``plane``), with its point and its box."""
-
-    found: AttentionMap
-    plane: Tensor
-    point: tuple[int, int] | None
-    box: tuple[int, int, int, int] | None
-
-    @classmethod
-    def of(cls, found: AttentionMap) -> UpsampledMap:
-        """Upsample a map."""
-        plane = found.upsample()
-        is_there = bool(found.values.max() > 0)
-        return cls(found, plane, peak(plane) if is_there else None, strong_box(plane) if is_there else None)
-
-
-def map_json(upload: Upload, one: UpsampledMap) -> dict[str, Any]:
-    """As `AttentionMap.to_dict`."""
-    found = one.found
-    return {
-        "concept": found.concept,
-        "probability": found.probability,
-        "point": upload.point(one.point),
-        "box": upload.box(one.box),
-        "mass": found.mass,
-        "layer": found.layer,
-        "method": found.method,
-    }
-
-
-def phrase_json(upload: Upload, found: Grounded) -> dict[str, Any]:
-    """As `Grounded.to_json`."""
-    regions = [{"box": upload.box(region.box), "score": region.score} for region in found.regions]
-    return {**found.to_json(), "regions": regions, "point": upload.point(found.map.point)}
-
-
-def rounded(values: Tensor) -> list[list[float]]:
-    """The values of a map with six digits.
-
-    Example:
-        >>> import torch
-        >>> rounded(torch.tensor([[1 / 3, 0.0]]))
-        [[0.333333, 0.0]]
-    """
-    return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
-
-
-class AsciiJSON(JSONResponse):
-    """JSON in ASCII: its escapes keep every text exact, also one that is no UTF-8, and act on no terminal."""
-
-    def render(self, content: Any) -> bytes:
-        """The bytes."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
-
-
-def take_image(service: Service, image: bytes | None, key: str | None) -> Upload:
-    """The image of a request: sent with it, or before."""
-    if (image is None) == (key is None):
-        raise RefusedError(
-            HTTPStatus.BAD_REQUEST, "send the image as `image`, or the key of one sent before as `picture`"
-        )
-    return find_image(service, key) if image is None else service.uploads.take(image)
-
-
-def find_image(service: Service, key: str | None) -> Upload:
-    """The image of a key."""
-    if key is None or len(key) != KEY_LETTERS or not key.isascii() or not key.isalnum():
-        raise RefusedError(HTTPStatus.NOT_FOUND, "this is no image's key: send the image to POST /pictures first")
-    return service.uploads.find(key)
-
-
-def picture_answer(service: Service, image: bytes) -> dict[str, Any]:
-    """Keep an image."""
-    with collected_notes() as notes:
-        upload = service.uploads.take(image)
-    return _about(upload, notes)
-
-
-def attend_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> dict[str, Any]:
-    """The maps of an image."""
-    asked = AttendQuestion.model_validate(fields)
-    _check_drawn(len(asked.concept or ()) if asked.overlay else 0)
-    served_model = service.served_model(asked.model)
-    with collected_notes() as notes:
-        upload = take_image(service, image, asked.picture)
-        maps = service.attend(
-            upload,
-            asked.concept or None,
-            model=served_model.name,
-            method=asked.method,
-            layer=asked.layer,
-            against=asked.against,
-        )
-    if asked.values:
-        _check_numbers(maps)
-    told = [_map(upload, one, values=asked.values, overlay=asked.overlay) for one in maps]
-    return {**_about(upload, notes), "model": served_model.name, "maps": told}
-
-
-def ground_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> dict[str, Any]:
-    """The regions of phrases."""
-    asked = GroundQuestion.model_validate(fields)
-    _check_drawn(len(asked.phrase) if asked.figure else 0)
-    served_model = service.served_model(asked.model)
-    with collected_notes() as notes:
-        upload = take_image(service, image, asked.picture)
-        found = service.ground(
-            upload,
-            asked.phrase,
-            model=served_model.name,
-            method=asked.method,
-            layer=asked.layer,
-            gamma=asked.gamma,
-            most=asked.most,
-        )
-    told = [_phrase(upload, one, figure=asked.figure) for one in found]
-    return {**_about(upload, notes), "model": served_model.name, "phrases": told}
-
-
-def models_answer(service: Service) -> dict[str, Any]:
-    """All classifiers, which are loaded if they are not yet."""
-    models = [
-        {
-            "name": served_model.name,
-            "words": served_model.classifier.labels is not None,
-            "layer": served_model.layer,
-            "layers": list(served_model.layers),
-        }
-        for served_model in service.models.values()
-    ]
-    return {"default": service.default, "models": models}
-
-
-def labels_answer(service: Service, model: str | None, search: str) -> dict[str, Any]:
-    """The labels of a classifier."""
-    served_model = service.served_model(model)
-    labels = served_model.classifier.labels
-    if labels is None:
-        raise RefusedError(
-            HTTPStatus.NOT_FOUND, f"{served_model.name} has no labels: its concepts are the numbers of its outputs"
-        )
-    found: Sequence[int] = labels.search(search) if search else range(len(labels))
-    told = [
-        {"index": unit, "label": labels.name(unit), "synonyms": list(labels.synonyms(unit)[1:])}
-        for unit in found[:MOST_LABELS]
-    ]
-    return {"model": served_model.name, "count": len(found), "labels": told}
-
-
-def small_jpeg(picture: Image.Image, side: int) -> bytes:
-    """An image as JPEG with at most ``side`` pixels on its longer side.
-
-    Example:
-        >>> Image.open(io.BytesIO(small_jpeg(Image.new("RGB", (40, 20)), 20))).size
-        (20, 10)
-    """
-    return jpeg(_smaller(picture, side), quality=90)
-
-
-def _about(upload: Upload, notes: list[str]) -> dict[str, Any]:
-    return {"picture": upload.key, "width": upload.size[0], "height": upload.size[1], "notes": notes}
-
-
-def _map(upload: Upload, one: AttentionMap, *, values: bool, overlay: bool) -> dict[str, Any]:
-    told = map_json(upload, UpsampledMap.of(one))
-    if values:
-        told["values"] = rounded(one.values)
-    if overlay:
-        told["overlay"] = _png(one.overlay(_smaller(upload.picture, DRAWN_SIDE), point=True, box=True))
-    return told
-
-
-def _phrase(upload: Upload, one: Grounded, *, figure: bool) -> dict[str, Any]:
-    told = phrase_json(upload, one)
-    if figure:
-        told["figure"] = _png(one.figure())
-    return told
-
-
-def _smaller(picture: Image.Image, side: int) -> Image.Image:
-    share = side / max(picture.size)
-    if share >= 1:
-        return picture
-    width, height = (max(1, round(each * share)) for each in picture.size)
-    return picture.resize((width, height), Image.Resampling.LANCZOS)
-
-
-def _png(picture: Image.Image) -> str:
-    file = io.BytesIO()
-    picture.save(file, format="PNG", compress_level=3)
-    return base64.b64encode(file.getvalue()).decode()
-
-
-def _check_drawn(count: int) -> None:
-    if count > MOST_DRAWN:
-        raise RefusedError(
-            HTTPStatus.BAD_REQUEST, f"{count} drawings at once: ask for at most {MOST_DRAWN}, or for none"
-        )
-
-
-def _check_numbers(maps: Sequence[AttentionMap]) -> None:
-    count = sum(one.values.numel() for one in maps)
-    if count > MOST_NUMBERS:
-        raise RefusedError(
-            HTTPStatus.BAD_REQUEST, f"{count:,} values in one answer: ask for fewer concepts, or for a coarser layer"
-        )
-
-
-# The requests and answers, which are validated and described in /openapi.json.
-
-
-MOST_REGIONS = 100
-
 
 Texts = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 
@@ -427,3 +209,150 @@ class Problem(BaseModel):
     """Why there is no answer."""
 
     error: str = Field(description="One line that says what is wrong and what to do.")
+
+
+# How they are made.
+
+
+def picture_answer(service: Service, image: bytes) -> PictureAnswer:
+    """Keep an image."""
+    with collected_notes() as notes:
+        upload = service.uploads.take(image)
+    return PictureAnswer(**_about(upload, notes))
+
+
+def attend_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> AttendAnswer:
+    """The maps of an image."""
+    asked = AttendQuestion.model_validate(fields)
+    _check_drawn(len(asked.concept or ()) if asked.overlay else 0)
+    served_model = service.served_model(asked.model)
+    how: dict[str, Any] = asked.model_dump(include={"method", "layer", "against"})
+    with collected_notes() as notes:
+        upload = _take_image(service, image, asked.picture)
+        found = service.attend(upload, asked.concept or None, model=served_model.name, **how)
+    numbers = sum(one.values.numel() for one in found) if asked.values else 0
+    if numbers > MOST_NUMBERS:
+        raise RefusedError(400, f"{numbers:,} values in one answer: ask for fewer concepts, or for a coarser layer")
+    maps = []
+    for one in found:
+        told = map_answer(upload, one, *map_readouts(one)[1:])
+        if asked.values:
+            told.values = rounded(one.values)
+        if asked.overlay:
+            told.overlay = _png(one.overlay(smaller(upload.picture, DRAWN_SIDE), point=True, box=True))
+        maps.append(told)
+    return AttendAnswer(**_about(upload, notes), model=served_model.name, maps=maps)
+
+
+def ground_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> GroundAnswer:
+    """The regions of phrases."""
+    asked = GroundQuestion.model_validate(fields)
+    _check_drawn(len(asked.phrase) if asked.figure else 0)
+    served_model = service.served_model(asked.model)
+    how: dict[str, Any] = asked.model_dump(include={"method", "layer", "gamma", "most"})
+    with collected_notes() as notes:
+        upload = _take_image(service, image, asked.picture)
+        found = service.ground(upload, asked.phrase, model=served_model.name, **how)
+    phrases = []
+    for one in found:
+        told = phrase_answer(upload, one)
+        if asked.figure:
+            told.figure = _png(one.figure())
+        phrases.append(told)
+    return GroundAnswer(**_about(upload, notes), model=served_model.name, phrases=phrases)
+
+
+def models_answer(service: Service) -> ModelsAnswer:
+    """All classifiers, which are loaded if they are not yet."""
+
+    def told(one: ServedModel) -> ModelAnswer:
+        words = one.classifier.labels is not None
+        return ModelAnswer(name=one.name, words=words, layer=one.layer, layers=list(one.layers))
+
+    return ModelsAnswer(default=service.default, models=[told(one) for one in service.models.values()])
+
+
+def labels_answer(service: Service, model: str | None, search: str) -> LabelsAnswer:
+    """The labels of a classifier."""
+    served_model = service.served_model(model)
+    labels = served_model.classifier.labels
+    if labels is None:
+        raise RefusedError(404, f"{served_model.name} has no labels: its concepts are the numbers of its outputs")
+    found: Sequence[int] = labels.search(search) if search else range(len(labels))
+    told = [
+        LabelAnswer(index=unit, label=labels.name(unit), synonyms=list(labels.synonyms(unit)[1:]))
+        for unit in found[:MOST_LABELS]
+    ]
+    return LabelsAnswer(model=served_model.name, count=len(found), labels=told)
+
+
+def map_readouts(found: AttentionMap) -> tuple[Tensor, tuple[int, int] | None, tuple[int, int, int, int] | None]:
+    """A map, upsampled once to the size of its image, with its point and its box, if there is any evidence."""
+    plane = found.upsample()
+    return (plane, peak(plane), strong_box(plane)) if found.values.max() > 0 else (plane, None, None)
+
+
+def map_answer(
+    upload: Upload, found: AttentionMap, point: tuple[int, int] | None, box: tuple[int, int, int, int] | None
+) -> MapAnswer:
+    """A map as `AttentionMap.to_dict` tells it."""
+    return MapAnswer(
+        concept=found.concept,
+        probability=found.probability,
+        point=upload.point(point),
+        box=upload.box(box),
+        mass=found.mass,
+        layer=found.layer,
+        method=found.method,
+    )
+
+
+def phrase_answer(upload: Upload, found: Grounded) -> PhraseAnswer:
+    """A phrase as `Grounded.to_json` tells it."""
+    regions = [{"box": upload.box(region.box), "score": region.score} for region in found.regions]
+    return PhraseAnswer(**{**found.to_json(), "regions": regions, "point": upload.point(found.map.point)})
+
+
+def rounded(values: Tensor) -> list[list[float]]:
+    """The values of a map with six digits."""
+    return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
+
+
+def find_image(service: Service, key: str) -> Upload:
+    """The image of a key."""
+    if len(key) != KEY_LETTERS or not key.isascii() or not key.isalnum():
+        raise RefusedError(404, "this is no image's key: send the image to POST /pictures first")
+    return service.uploads.find(key)
+
+
+def smaller(picture: Image.Image, side: int) -> Image.Image:
+    """An image with at most ``side`` pixels on its longer side."""
+    share = side / max(picture.size)
+    if share >= 1:
+        return picture
+    width, height = (max(1, round(each * share)) for each in picture.size)
+    return picture.resize((width, height), Image.Resampling.LANCZOS)
+
+
+def _take_image(service: Service, image: bytes | None, key: str | None) -> Upload:
+    """The image of a request: sent with it, or before."""
+    if image is not None and key is None:
+        return service.uploads.take(image)
+    if image is None and key is not None:
+        return find_image(service, key)
+    raise RefusedError(400, "send the image as `image`, or the key of one sent before as `picture`")
+
+
+def _about(upload: Upload, notes: list[str]) -> dict[str, Any]:
+    return {"picture": upload.key, "width": upload.size[0], "height": upload.size[1], "notes": notes}
+
+
+def _check_drawn(count: int) -> None:
+    if count > MOST_DRAWN:
+        raise RefusedError(400, f"{count} drawings at once: ask for at most {MOST_DRAWN}, or for none")
+
+
+def _png(picture: Image.Image) -> str:
+    file = io.BytesIO()
+    picture.save(file, format="PNG", compress_level=3)
+    return base64.b64encode(file.getvalue()).decode()
