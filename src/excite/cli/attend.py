@@ -7,30 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
+from excite.cli import options
 from excite.cli.console import print_columns, progress, say, say_json, tell_failures
-from excite.cli.options import (
-    Address,
-    Engine,
-    Fresh,
-    FullyConvolutional,
-    LabelsFile,
-    Model,
-    Size,
-    Weights,
-    Workers,
-    executor_of,
-)
 from excite.models.cards import DEFAULT_MODEL
 
 EXAMPLES = """\b
 Examples:
-  excite attend photo.jpg                       its five best findings
-  excite attend photo.jpg tabby 761 --json      two concepts, for a program
-  excite attend photo.jpg cat --against dog     cat, not dog
-  excite attend holiday/ dog --out maps         a folder; stopped, it can be resumed
-  excite attend holiday/ dog --workers 4        four images at a time
-  excite attend photo.jpg --model timm:convnext_tiny
-  excite attend photo.jpg --model vgg16 --weights VGG_ILSVRC_16_layers.caffemodel
+  excite attend photo.jpg                                its five best findings
+  excite attend photo.jpg tabby 761 --json               two concepts, for a program
+  excite attend photo.jpg cat --against dog              cat, not dog
+  excite attend holiday/ dog --out maps --workers 4      a folder; stopped, it can be resumed
+  excite attend photo.jpg --model timm:convnext_tiny     another classifier
 """
 
 
@@ -44,16 +31,16 @@ def command(
             "best findings. More images may come before.",
         ),
     ] = None,
-    model: Model = DEFAULT_MODEL,
-    weights: Weights = None,
-    labels: LabelsFile = None,
-    size: Size = None,
-    fully_convolutional: FullyConvolutional = None,
+    model: options.Model = DEFAULT_MODEL,
+    weights: options.Weights = None,
+    labels: options.LabelsFile = None,
+    size: options.Size = None,
+    fully_convolutional: options.FullyConvolutional = None,
     layer: Annotated[
         list[str] | None,
         typer.Option(help="Where to read the map, may be given several times; see `excite ls layers`."),
     ] = None,
-    method: Annotated[str | None, typer.Option(help="How to make the map; see `excite ls methods`.")] = None,
+    method: options.Method = None,
     contrast: Annotated[
         bool | None, typer.Option("--contrast/--no-contrast", help="c-mwp (the default) or plain mwp.")
     ] = None,
@@ -62,20 +49,20 @@ def command(
         typer.Option(help='Contrast with this concept: "cat" --against dog. May be given several times.'),
     ] = None,
     alpha: Annotated[float, typer.Option(help="The box surrounds what is above this many means of the map.")] = 1.0,
-    workers: Workers = None,
-    engine: Engine = "local",
-    address: Address = None,
+    workers: options.Workers = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
     out: Annotated[Path, typer.Option(help="The folder for overlays and results.")] = Path("excite-out"),
-    overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw images.")] = True,
+    overlays: options.Overlays = True,
     arrays: Annotated[bool, typer.Option("--arrays", help="Also save each map as NPY.")] = False,
-    fresh: Fresh = False,
+    fresh: options.Fresh = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each image.")] = False,
 ) -> None:
     """Draw where a classifier sees each concept, and print probability, point, box and mass."""
     from excite.autolabel.batch import AttendQuery, Batch, split_arguments
     from excite.models import Choice
 
-    executor = executor_of(workers, engine, address)
+    executor = options.executor_of(workers, engine, address)
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
     choice = Choice(model, weights, labels, size, fully_convolutional)
     query = AttendQuery.of_options(

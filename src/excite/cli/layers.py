@@ -7,22 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from excite.cli import options
 from excite.cli.console import print_columns, progress, say, say_json, tell_failures
-from excite.cli.options import (
-    Address,
-    Engine,
-    FullyConvolutional,
-    LabelsFile,
-    ModelArgument,
-    Size,
-    Weights,
-    Workers,
-    executor_of,
-    folder_name,
-)
 
 if TYPE_CHECKING:
-    from excite.experiments.layer_sweep import LayerReport, LayerRow, LayerSweep
+    from excite.experiments.layer_sweep import LayerRow
 
 EXAMPLES = """\b
 Examples:
@@ -33,13 +22,13 @@ Examples:
 
 
 def command(
-    model: ModelArgument,
-    data: Annotated[Path, typer.Option(help="The folder of annotated images: ImageNet, VOC or COCO.")],
-    weights: Weights = None,
-    labels: LabelsFile = None,
-    size: Size = None,
-    fully_convolutional: FullyConvolutional = None,
-    split: Annotated[str | None, typer.Option(help="Which part of the data; its validation images if none.")] = None,
+    model: options.ModelArgument,
+    data: options.Data,
+    weights: options.Weights = None,
+    labels: options.LabelsFile = None,
+    size: options.Size = None,
+    fully_convolutional: options.FullyConvolutional = None,
+    split: options.Split = None,
     layer: Annotated[
         list[str] | None,
         typer.Option(help="A layer to try, may be given several times; the ends of the blocks if none."),
@@ -47,35 +36,36 @@ def command(
     method: Annotated[
         list[str] | None, typer.Option(help="A method to try, may be given several times; mwp and c-mwp if none.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Use at most so many images.")] = None,
-    skip: Annotated[int, typer.Option(min=0, help="Leave out so many images first.")] = 0,
+    limit: options.Limit = None,
+    skip: options.Skip = 0,
     by: Annotated[str, typer.Option(help="Choose by pointing, or by box (data with one main object).")] = "pointing",
     tolerance: Annotated[
         float | None,
         typer.Option(min=0, help="How many pixels beside a box a point may lie; by the data's custom if none."),
     ] = None,
     seed: Annotated[int, typer.Option(help="How images are shared out to choose on and to measure on.")] = 0,
-    workers: Workers = None,
-    engine: Engine = "local",
-    address: Address = None,
+    workers: options.Workers = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
     out: Annotated[Path | None, typer.Option(help="The folder for results; excite-out/layers-MODEL if none.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure layers on annotated images and recommend one, with a table and a figure.
 
     The layer is chosen on one half of the images; all figures are about the other half. An interrupted run resumes.
     """
     from excite.datasets import open_dataset
+    from excite.experiments.base import left_out_lines
     from excite.experiments.layer_sweep import METHODS, LayerSweep, checked_measure, layer_figure
     from excite.experiments.report.figures import check_plots
     from excite.io.files import save_json
     from excite.models import Choice
 
-    executor = executor_of(workers, engine, address)
+    executor = options.executor_of(workers, engine, address)
     check_plots()
     dataset = open_dataset(data, split)
     checked_measure(by, dataset)
-    out = out or Path("excite-out") / f"layers-{folder_name(model)}"
+    out = out or Path("excite-out") / f"layers-{options.folder_name(model)}"
     classifier = Choice(model, weights, labels, size, fully_convolutional).load()
     sweep = LayerSweep(classifier, dataset, layers=layer, methods=method or METHODS, skip=skip, limit=limit)
     records = list(progress(sweep.records(out, executor), len(sweep.tasks)))
@@ -86,21 +76,12 @@ def command(
     if as_json:
         say_json(answer)
     else:
-        _print(found, sweep, out)
+        print_columns([_columns(row) for row in found.rows])
+        left_out = left_out_lines(sweep.about()["left_out"])
+        lines = [f"left out: {'; '.join(left_out)}"] if left_out else []
+        for line in (*lines, *found.sentences(), f"written: {out / 'layers.png'}, {out / 'layers.json'}"):
+            say(line)
     tell_failures(sweep.failures, len(sweep.names))
-
-
-def _print(found: LayerReport, sweep: LayerSweep, out: Path) -> None:
-    """Print the table and sentences."""
-    from excite.experiments.base import left_out_lines
-
-    print_columns([_columns(row) for row in found.rows])
-    left_out = left_out_lines(sweep.about()["left_out"])
-    if left_out:
-        say(f"left out: {'; '.join(left_out)}")
-    for sentence in found.sentences():
-        say(sentence)
-    say(f"written: {out / 'layers.png'}, {out / 'layers.json'}")
 
 
 def _columns(row: LayerRow) -> dict[str, str]:

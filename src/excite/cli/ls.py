@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from excite.cli import options
 from excite.cli.console import print_columns, say, say_json
-from excite.cli.options import Model, ModelArgument, Size, group
 from excite.models.cards import DEFAULT_MODEL
 
-app = group("List models, layers, methods or labels.")
+app = options.group("List models, layers, methods or labels.")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON array, for programs.")]
 
@@ -28,7 +28,7 @@ def models(as_json: Json = False) -> None:
 
 
 @app.command()
-def layers(model: ModelArgument = DEFAULT_MODEL, size: Size = None, as_json: Json = False) -> None:
+def layers(model: options.ModelArgument = DEFAULT_MODEL, size: options.Size = None, as_json: Json = False) -> None:
     """The layers of a model that can be read as maps, from the image up.
 
     Which layers there are does not depend on the weights, so none are fetched.
@@ -69,7 +69,7 @@ def methods(as_json: Json = False) -> None:
 @app.command()
 def labels(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Only labels with a synonym that contains this.")] = "",
-    model: Model = DEFAULT_MODEL,
+    model: options.Model = DEFAULT_MODEL,
     as_json: Json = False,
 ) -> None:
     """What a model can be asked for."""

@@ -34,6 +34,9 @@ LabelsFile = Annotated[
 Size = Annotated[
     int | None, typer.Option(min=1, help="The shorter side of the images it sees; by default as it was trained.")
 ]
+Layer = Annotated[str | None, typer.Option(help="Where to read the map; see `excite ls layers`.")]
+Method = Annotated[str | None, typer.Option(help="How to make the map; see `excite ls methods`.")]
+Overlays = Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw images.")]
 FullyConvolutional = Annotated[
     bool | None,
     typer.Option(
@@ -82,12 +85,7 @@ Columns = Annotated[
 
 
 def columns_of(given: str | None, *, users_needed: bool = True) -> ColumnNames:
-    """The names of the columns of a corpus, from ``--columns``; a column of users that is named must exist.
-
-    Example:
-        >>> columns_of("tags=keywords,user=owner")
-        ColumnNames(image='image', tags='keywords', user='owner', users_needed=True)
-    """
+    """The names of the columns of a corpus, from ``--columns``; a column of users that is named must exist."""
     from excite.tags.corpus import ColumnNames
 
     names = {"image": "image", "tags": "tags", "user": "user"}
@@ -101,12 +99,7 @@ def columns_of(given: str | None, *, users_needed: bool = True) -> ColumnNames:
 
 
 def executor_of(workers: int | None, engine: str, address: str | None) -> Executor:
-    """The executor, checked before anything heavy is loaded.
-
-    Example:
-        >>> executor_of(2, "local", None).workers
-        2
-    """
+    """The executor, checked before anything heavy is loaded."""
     from excite.jobs import ENGINES, Executor
 
     if engine not in ENGINES:
@@ -117,12 +110,7 @@ def executor_of(workers: int | None, engine: str, address: str | None) -> Execut
 
 
 def folder_name(model: str) -> str:
-    """A model's name as part of the name of a folder.
-
-    Example:
-        >>> folder_name("torchvision:resnet18")
-        'torchvision-resnet18'
-    """
+    """A model's name as part of the name of a folder."""
     return re.sub(r"[^\w.-]+", "-", model)
 
 
@@ -160,12 +148,7 @@ def load_all(
     size: int | None,
     fully_convolutional: bool | None,
 ) -> list[Classifier]:
-    """Load the classifiers. Where two have the same name, all get the name that the user gave.
-
-    Example:
-        >>> [classifier.name for classifier in load_all(None, None, None, None, None)]
-        ['efficientnet-lite0']
-    """
+    """Load the classifiers. Where two have the same name, all get the name that the user gave."""
     from excite.errors import ModelError
     from excite.models import Choice
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from excite.cli import options
 from excite.cli.console import say_json
-from excite.cli.options import MODEL_HELP, FullyConvolutional, LabelsFile, Size, Weights
 from excite.errors import ExciteError, visible
 from excite.models.cards import DEFAULT_MODEL
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from excite.models import Choice
 
 EXAMPLES = """\b
 Examples:
   excite serve --open                                    the page, in your browser
   excite serve --model words --model torchvision:vgg16   choose which classifiers are offered
-  excite serve --model net.safetensors --labels names.txt
   excite serve --host 0.0.0.0                            for others in the network; the address has a token
   excite serve --port 0 --json                           any free port, told to a program
 """
@@ -40,13 +35,14 @@ def command(
         typer.Option(
             "--model",
             metavar="MODEL",
-            help=f"{MODEL_HELP} May be given several times, the first is the default; {', '.join(OFFERED)} if none is.",
+            help=f"{options.MODEL_HELP} May be given several times, the first is the default; "
+            f"{', '.join(OFFERED)} if none is.",
         ),
     ] = None,
-    weights: Weights = None,
-    labels: LabelsFile = None,
-    size: Size = None,
-    fully_convolutional: FullyConvolutional = None,
+    weights: options.Weights = None,
+    labels: options.LabelsFile = None,
+    size: options.Size = None,
+    fully_convolutional: options.FullyConvolutional = None,
     host: Annotated[
         str, typer.Option(help="Where to listen: this machine alone can ask at 127.0.0.1, all can at 0.0.0.0.")
     ] = "127.0.0.1",
@@ -88,15 +84,26 @@ def command(
 
     It ends with Ctrl-C. Images stay in memory and are forgotten; nothing is fetched from elsewhere.
     """
-    _check_installed()
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise ExciteError(f"the page needs {', '.join(missing)}: pip install 'excite[serve]'")
+    if reports is not None and not reports.is_dir():
+        raise typer.BadParameter(f"there is no folder {str(reports)!r}: `excite bench --out FOLDER` writes one")
     from excite.models import Choice
     from excite.web.server import serve
     from excite.web.service import Limits, Service
 
-    one = Choice("", weights, labels, size, fully_convolutional)
+    choice = Choice("", weights, labels, size, fully_convolutional)
+    if choice != Choice("") and len(models or []) != 1:
+        raise typer.BadParameter("--weights, --labels, --size and such are those of one classifier: give one --model")
+    named: dict[str, Choice] = {}
+    for model in models or OFFERED:
+        name = visible(_name(model))
+        if name in named:
+            raise typer.BadParameter(f"two classifiers are called {name!r}: give each --model once, or rename a file")
+        named[name] = replace(choice, model=model)
     changed = {"upload": max_upload and max_upload * MB, "pixels": max_pixels, "waiting": waiting}
-    limits = Limits(**{name: value for name, value in changed.items() if value is not None})
-    service = Service(_choices(models or [], one), limits)
+    service = Service(named, Limits(**{name: value for name, value in changed.items() if value is not None}))
     for name in service.models if models else ():
         _ = service.served_model(name).classifier  # an error now, and not at the first request
     serve(
@@ -104,33 +111,11 @@ def command(
         host=host,
         port=port,
         token=token,
-        reports=_reports(reports),
+        reports=reports or (REPORTS if REPORTS.is_dir() else None),
         examples=examples,
         open_browser=open_browser,
-        announce=_announce if as_json else None,
+        announce=(lambda url, token: say_json({"url": url, "token": token})) if as_json else None,
     )
-
-
-def _check_installed() -> None:
-    """Raise an `ExciteError` if packages are missing that only the page needs."""
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise ExciteError(f"the page needs {', '.join(missing)}: pip install 'excite[serve]'")
-
-
-def _choices(models: Sequence[str], one: Choice) -> Mapping[str, Choice]:
-    """The classifiers by their names on the page; the options of one need a single classifier."""
-    from dataclasses import replace
-
-    if one != replace(one, weights=None, labels=None, size=None, fully_convolutional=None) and len(models) != 1:
-        raise typer.BadParameter("--weights, --labels, --size and such are those of one classifier: give one --model")
-    named: dict[str, Choice] = {}
-    for model in models or OFFERED:
-        name = visible(_name(model))
-        if name in named:
-            raise typer.BadParameter(f"two classifiers are called {name!r}: give each --model once, or rename a file")
-        named[name] = replace(one, model=model)
-    return named
 
 
 def _name(model: str) -> str:
@@ -138,16 +123,3 @@ def _name(model: str) -> str:
     path = Path(model)
     is_file = path.exists() or (path.suffix and ":" not in model)  # timm:NAME.TAG has a dot, and is no file
     return path.stem or model if is_file else model
-
-
-def _reports(folder: Path | None) -> Path | None:
-    """The folder of reports, which must exist if it is named."""
-    if folder is None:
-        return REPORTS if REPORTS.is_dir() else None
-    if not folder.is_dir():
-        raise typer.BadParameter(f"there is no folder {str(folder)!r}: `excite bench --out FOLDER` writes one")
-    return folder
-
-
-def _announce(url: str, token: str | None) -> None:
-    say_json({"url": url, "token": token})
