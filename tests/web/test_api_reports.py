@@ -4,7 +4,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from excite.web.errors import add_error_handlers
+from excite.web.errors import ERROR_HANDLERS
 from excite.web.files import find_reports, report_routes
 
 
@@ -28,8 +28,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def asked(folder):
-    app = FastAPI()
-    add_error_handlers(app)
+    app = FastAPI(exception_handlers=ERROR_HANDLERS)
     app.include_router(report_routes(find_reports(folder)))
     return TestClient(app, "http://localhost")
 

@@ -28,8 +28,7 @@ def command(
         typer.Option(help="Look for this in every image; may be given several times. None: the best finding."),
     ] = None,
     from_folders: Annotated[
-        bool,
-        typer.Option("--concepts-from-folders", help="Look for what the folder is called in which an image lies."),
+        bool, typer.Option("--concepts-from-folders", help="Look for what the folder is called in which an image lies.")
     ] = False,
     at_least: Annotated[
         float | None,

@@ -23,8 +23,7 @@ def command(
     context: typer.Context,
     model: options.ModelArgument,
     pictures: Annotated[
-        list[str] | None,
-        typer.Argument(help="Pictures, folders or patterns; the photographs of scikit-image if none."),
+        list[str] | None, typer.Argument(help="Pictures, folders or patterns; the photographs of scikit-image if none.")
     ] = None,
     weights: options.Weights = None,
     labels: options.LabelsFile = None,

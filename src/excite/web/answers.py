@@ -1,7 +1,4 @@
-"""The questions and answers of the HTTP interface: described in /openapi.json, and how each answer is made.
-
-Points and boxes are in pixels of the image as it was sent.
-"""
+"""The questions and answers of the HTTP interface: described in /openapi.json, and how each answer is made."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
-    from excite.web.service import ServedModel, Service, Upload
+    from excite.web.service import Service, Upload
 
 MOST_DRAWN = 10  # maps of an answer
 MOST_NUMBERS = 500_000  # of an answer
@@ -33,6 +30,8 @@ MOST_REGIONS = 100
 DRAWN_SIDE = 1024  # pixels of the longer side
 KEY_LETTERS = 32
 
+Point = tuple[int, int]
+PixelBox = tuple[int, int, int, int]
 Texts = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 
 
@@ -41,12 +40,8 @@ class Question(BaseModel):
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
-    picture: str | None = Field(
-        None, description="Instead of `image`: the key of an image that was sent before.", examples=["KEY"]
-    )
-    model: str | None = Field(
-        None, description="One of GET /models; the first of them if none is named.", examples=["words"]
-    )
+    picture: str | None = Field(None, description="Instead of `image`: the key of one sent before.", examples=["KEY"])
+    model: str | None = Field(None, description="One of GET /models; the first of them if none.", examples=["words"])
     layer: str | None = Field(None, description="Where the map is read; the classifier's own best if none is named.")
 
 
@@ -54,35 +49,23 @@ class AttendQuestion(Question):
     """Where is the evidence for these concepts?"""
 
     concept: Texts | None = Field(
-        None,
-        description="What to look for, see GET /labels; may be given several times. Without any: what is found.",
-        examples=["cat"],
+        None, description="One of GET /labels; may be given several times. None: what is found.", examples=["cat"]
     )
-    against: Texts = Field(
-        default=[], description="The concepts that are subtracted, for contrastive methods; several times if need be."
-    )
+    against: Texts = Field(default=[], description="Concepts that contrastive methods subtract; several if need be.")
     method: str = Field("c-mwp", description="One of GET /methods.")
     values: bool = Field(default=False, description="Also tell the numbers of each map, row by row.")
-    overlay: bool = Field(
-        default=False, description="Also draw each map over the image, with its point and box: PNG as base64."
-    )
+    overlay: bool = Field(default=False, description="Also draw each map over the image: PNG as base64.")
 
 
 class GroundQuestion(Question):
     """Which regions do these phrases refer to?"""
 
     phrase: Texts = Field(
-        description="What to look for, in English; may be given several times.",
-        examples=["a man in a red hat"],
-        min_length=1,
+        min_length=1, description="In English; may be given several times.", examples=["a man in a red hat"]
     )
     method: str = Field(METHOD, description="One of GET /methods.")
-    gamma: float = Field(
-        GAMMA,
-        ge=0,
-        le=MOST_GAMMA,
-        allow_inf_nan=False,
-        description="0: the region with most of the map wins; 1: the one with most of it in each pixel.",
+    gamma: Annotated[float, Field(ge=0, le=MOST_GAMMA, allow_inf_nan=False)] = Field(
+        GAMMA, description="0: the region with most of the map wins; 1: the one with most of it in each pixel."
     )
     most: int = Field(MOST, ge=1, le=MOST_REGIONS, description="Tell at most so many regions of each phrase.")
     figure: bool = Field(default=False, description="Also draw each phrase, its words and regions: PNG as base64.")
@@ -147,9 +130,7 @@ class PhraseAnswer(BaseModel):
     point: list[int] | None = Field(description="x and y of the pixel with the most evidence.")
     words: list[WordAnswer] = Field(description="The words that were looked for; none: whatever is found.")
     hints: list[str] = Field(description="The words for places and colours that weighed the map.")
-    skipped: list[str] = Field(
-        description="The words that were not heeded: unknown, or said of order, size and the like."
-    )
+    skipped: list[str] = Field(description="The words that were not heeded: unknown, or of order, size and the like.")
     figure: str | None = Field(None, description="A PNG file as base64; only if asked for.")
 
 
@@ -211,9 +192,6 @@ class Problem(BaseModel):
     error: str = Field(description="One line that says what is wrong and what to do.")
 
 
-# How they are made.
-
-
 def picture_answer(service: Service, image: bytes) -> PictureAnswer:
     """Keep an image."""
     with collected_notes() as notes:
@@ -225,51 +203,45 @@ def attend_answer(service: Service, image: bytes | None, fields: dict[str, Any])
     """The maps of an image."""
     asked = AttendQuestion.model_validate(fields)
     _check_drawn(len(asked.concept or ()) if asked.overlay else 0)
-    served_model = service.served_model(asked.model)
-    how: dict[str, Any] = asked.model_dump(include={"method", "layer", "against"})
+    how: dict[str, Any] = {"model": service.served_model(asked.model).name, "method": asked.method}
     with collected_notes() as notes:
         upload = _take_image(service, image, asked.picture)
-        found = service.attend(upload, asked.concept or None, model=served_model.name, **how)
+        found = service.attend(upload, asked.concept or None, layer=asked.layer, against=asked.against, **how)
     numbers = sum(one.values.numel() for one in found) if asked.values else 0
     if numbers > MOST_NUMBERS:
         raise RefusedError(400, f"{numbers:,} values in one answer: ask for fewer concepts, or for a coarser layer")
-    maps = []
-    for one in found:
-        told = map_answer(upload, one, *map_readouts(one)[1:])
+    maps = [map_answer(upload, one, *map_readouts(one)[1:]) for one in found]
+    for told, one in zip(maps, found, strict=True):
         if asked.values:
             told.values = rounded(one.values)
         if asked.overlay:
             told.overlay = _png(one.overlay(smaller(upload.picture, DRAWN_SIDE), point=True, box=True))
-        maps.append(told)
-    return AttendAnswer(**_about(upload, notes), model=served_model.name, maps=maps)
+    return AttendAnswer(**_about(upload, notes), model=how["model"], maps=maps)
 
 
 def ground_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> GroundAnswer:
     """The regions of phrases."""
     asked = GroundQuestion.model_validate(fields)
     _check_drawn(len(asked.phrase) if asked.figure else 0)
-    served_model = service.served_model(asked.model)
-    how: dict[str, Any] = asked.model_dump(include={"method", "layer", "gamma", "most"})
+    how: dict[str, Any] = {"model": service.served_model(asked.model).name, "method": asked.method}
+    how |= {"layer": asked.layer, "gamma": asked.gamma, "most": asked.most}
     with collected_notes() as notes:
         upload = _take_image(service, image, asked.picture)
-        found = service.ground(upload, asked.phrase, model=served_model.name, **how)
-    phrases = []
-    for one in found:
-        told = phrase_answer(upload, one)
+        found = service.ground(upload, asked.phrase, **how)
+    phrases = [phrase_answer(upload, one) for one in found]
+    for told, one in zip(phrases, found, strict=True):
         if asked.figure:
             told.figure = _png(one.figure())
-        phrases.append(told)
-    return GroundAnswer(**_about(upload, notes), model=served_model.name, phrases=phrases)
+    return GroundAnswer(**_about(upload, notes), model=how["model"], phrases=phrases)
 
 
 def models_answer(service: Service) -> ModelsAnswer:
     """All classifiers, which are loaded if they are not yet."""
-
-    def told(one: ServedModel) -> ModelAnswer:
-        words = one.classifier.labels is not None
-        return ModelAnswer(name=one.name, words=words, layer=one.layer, layers=list(one.layers))
-
-    return ModelsAnswer(default=service.default, models=[told(one) for one in service.models.values()])
+    models = [
+        ModelAnswer(name=name, words=one.classifier.labels is not None, layer=one.layer, layers=list(one.layers))
+        for name, one in service.models.items()
+    ]
+    return ModelsAnswer(default=service.default, models=models)
 
 
 def labels_answer(service: Service, model: str | None, search: str) -> LabelsAnswer:
@@ -286,15 +258,13 @@ def labels_answer(service: Service, model: str | None, search: str) -> LabelsAns
     return LabelsAnswer(model=served_model.name, count=len(found), labels=told)
 
 
-def map_readouts(found: AttentionMap) -> tuple[Tensor, tuple[int, int] | None, tuple[int, int, int, int] | None]:
+def map_readouts(found: AttentionMap) -> tuple[Tensor, Point | None, PixelBox | None]:
     """A map, upsampled once to the size of its image, with its point and its box, if there is any evidence."""
     plane = found.upsample()
     return (plane, peak(plane), strong_box(plane)) if found.values.max() > 0 else (plane, None, None)
 
 
-def map_answer(
-    upload: Upload, found: AttentionMap, point: tuple[int, int] | None, box: tuple[int, int, int, int] | None
-) -> MapAnswer:
+def map_answer(upload: Upload, found: AttentionMap, point: Point | None, box: PixelBox | None) -> MapAnswer:
     """A map as `AttentionMap.to_dict` tells it."""
     return MapAnswer(
         concept=found.concept,

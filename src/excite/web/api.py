@@ -1,7 +1,4 @@
-"""The HTTP interface for programs, described at /openapi.json and /docs.
-
-A request is a form with a file, JSON, or the bytes of an image.
-"""
+"""The HTTP interface for programs, described at /openapi.json and /docs."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from excite import __version__
 from excite.methods import METHODS
 from excite.readouts.notebook import jpeg
 from excite.web import answers
-from excite.web.errors import RefusedError, add_error_handlers
+from excite.web.errors import ERROR_HANDLERS, RefusedError
 from excite.web.files import filled_in
 
 if TYPE_CHECKING:
@@ -46,6 +43,7 @@ ASSETS = Path(__file__).parent / "assets"  # the page's script, style and icon
 KEPT = "private, max-age=86400, immutable"  # the key is a hash of the pixels
 LISTED = frozenset({"concept", "against", "phrase"})  # fields that may be given several times
 OTHER_FIELDS = 20
+IMAGE = "The image: a JPEG, PNG, WEBP, GIF, TIFF, BMP, AVIF, JPEG 2000 or PPM file."
 BROKEN_FORM = (
     "the form is cut off or broken, or has other parts than the file `image` and at most {} fields: "
     "send multipart/form-data as a browser or curl -F does"
@@ -62,9 +60,6 @@ class AsciiJSON(JSONResponse):
     def render(self, content: Any) -> bytes:
         """The bytes."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
-
-
-# Reading requests.
 
 
 async def read_request(request: Request, limits: Limits) -> tuple[bytes | None, dict[str, Any]]:
@@ -131,9 +126,6 @@ def _checked_size(image: bytes, limits: Limits) -> bytes:
     return image
 
 
-# The calls.
-
-
 def create_api(service: Service) -> FastAPI:
     """The app of the HTTP interface. Access and the size of requests are checked before, in ``guard``."""
     app = FastAPI(
@@ -145,8 +137,8 @@ def create_api(service: Service) -> FastAPI:
         redoc_url=None,
         default_response_class=AsciiJSON,
         redirect_slashes=False,
+        exception_handlers=ERROR_HANDLERS,
     )
-    add_error_handlers(app)
     app.include_router(_questions(service), tags=["questions"])
     app.include_router(_facts(service), tags=["facts"])
     app.mount("/static", StaticFiles(directory=ASSETS))
@@ -249,11 +241,6 @@ def _facts(service: Service) -> APIRouter:
         return answers.Health(status="ok", version=__version__)
 
     return router
-
-
-# The description of requests in OpenAPI.
-
-IMAGE = "The image: a JPEG, PNG, WEBP, GIF, TIFF, BMP, AVIF, JPEG 2000 or PPM file."
 
 
 def _body(kind: type[answers.Question] | None) -> dict[str, Any]:

@@ -1,8 +1,4 @@
-"""Errors, warnings and the log: one line each, with nothing about this machine, and in the log no text of a user.
-
-Warnings become notes of the answer that they belong to. `warnings.catch_warnings` changes the whole process, so that a
-thread would catch the warnings of another; here one hook assigns each warning by the context of its thread.
-"""
+"""Errors, warnings and the log: one line each, with nothing about this machine, and in the log no text of a user."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ from excite.io.text import for_log
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fastapi import FastAPI, Request
+    from fastapi import Request
 
 UNEXPECTED = "something went wrong here that should not have: the server's log says what; try another question"
 NOT_UNDERSTOOD = "this request cannot be understood: load the page again, or see /docs"
@@ -59,13 +55,8 @@ def error_response(status: int, message: str, headers: dict[str, str] | None = N
     return JSONResponse({"error": line}, status, {**retry, **(headers or {})})
 
 
-def add_error_handlers(app: FastAPI) -> None:
-    """Answer every error of an app in this form."""
-    for kind in (ExciteError, ValidationError, RequestValidationError, HTTPException, Exception):
-        app.add_exception_handler(kind, _answer)
-
-
-def _answer(request: Request, error: Exception) -> JSONResponse:
+def answer_error(request: Request, error: Exception) -> JSONResponse:
+    """The answer to a request that led to this error."""
     match error:
         case ExciteError():
             status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 400)
@@ -83,6 +74,11 @@ def _answer(request: Request, error: Exception) -> JSONResponse:
             headers = dict(error.headers or {})
             return error_response(error.status_code, messages.get(error.status_code, NOT_UNDERSTOOD), headers)
     return error_response(500, UNEXPECTED)  # the guard around the app logs it
+
+
+ERROR_HANDLERS = dict.fromkeys(
+    (ExciteError, ValidationError, RequestValidationError, HTTPException, Exception), answer_error
+)
 
 
 def _fault(first: Any) -> str:
@@ -104,7 +100,10 @@ _NOTES: ContextVar[list[str] | None] = ContextVar("notes", default=None)
 
 @contextmanager
 def collected_notes() -> Iterator[list[str]]:
-    """The warnings raised in the block, by this thread or by those with a copy of its context."""
+    """The warnings raised in the block, by this thread or by those with a copy of its context.
+
+    `warnings.catch_warnings` changes the whole process: a thread would catch the warnings of another.
+    """
     notes: list[str] = []
     before = _NOTES.set(notes)
     try:

@@ -54,6 +54,7 @@ CONTENT = (  # maps come as data: addresses
     "default-src 'self'; img-src 'self' data: blob:; connect-src 'self' data:; frame-ancestors 'self'; "
     "form-action 'self'; base-uri 'none'; object-src 'none'"
 )
+TOO_LARGE = "more than {:,} bytes: send a smaller image"
 TOKEN_NEEDED = (
     "a token is needed here: open the address that the server has printed, or send Authorization: Bearer TOKEN"  # noqa: S105 - a message
 )
@@ -120,7 +121,7 @@ class Guard:
                     body += part
                     self._held += len(part)
                     if len(body) > most:
-                        raise RefusedError(413, _too_large(most))
+                        raise RefusedError(413, TOO_LARGE.format(most))
                     if self._held > BODIES * self._largest:
                         raise RefusedError(503, "too many are sending at the moment: try again in a few seconds")
         except TimeoutError as error:
@@ -139,7 +140,7 @@ class Guard:
         if scope["method"] not in {"GET", "HEAD"} and not _is_same_origin(headers):
             raise RefusedError(403, "another page asks in this browser's name: open this server's own page")
         if int(headers.get("content-length", 0)) > most:
-            raise RefusedError(413, _too_large(most))
+            raise RefusedError(413, TOO_LARGE.format(most))
         return None
 
     def _is_host(self, given: str) -> bool:
@@ -153,10 +154,6 @@ class Guard:
             return False
 
 
-def _too_large(most: int) -> str:
-    return f"more than {most:,} bytes: send a smaller image"
-
-
 def _replayed(body: bytes, receive: Receive) -> Receive:
     """A ``receive`` that gives the body at once, and then what comes of the connection."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -168,7 +165,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _without_token(scope: Scope, headers: Headers, token: Token) -> Response:
-    """The response without the token in the headers; with the token in the address, a redirection with a cookie.
+    """The response without the token in the headers; with the token in the address, a cookie and a redirection.
 
     It redirects from a page of this server, so that the browser sends the cookie wherever the link was clicked.
     """
@@ -210,10 +207,7 @@ def with_security_headers(send: Send) -> Send:
 
 
 async def respond_and_drain(response: Response, receive: Receive, send: Send) -> None:
-    """Send a response, and read the rest of the request for a while.
-
-    If the connection were closed while the client sends, the client could not read the response.
-    """
+    """Send a response, and read the rest of the request for a while: a client that still sends could not read it."""
     response.headers["Connection"] = "close"
     await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
     await send({"type": "http.response.body", "body": bytes(response.body), "more_body": True})

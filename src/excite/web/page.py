@@ -1,7 +1,6 @@
-"""The page: its HTML, and the answers that its script draws.
+"""The page: its HTML, and the answers that its script draws: a picture and views of maps.
 
-An answer is a picture and views of maps: plain values with coordinates as shares of the image's sides, so that the
-browser colours and draws them at any size without asking again.
+Coordinates are shares of the image's sides, so that the browser draws at any size without asking again.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
     from excite.web.files import Example, Report
-    from excite.web.service import ServedModel, Service, Upload
+    from excite.web.service import Service, Upload
 
 USUAL, WORD = "usual", "c-mwp"  # the default methods of the commands
 SIDE_BY_SIDE = ("mwp", "c-mwp")
@@ -185,37 +184,40 @@ class PageAnswers:
         with collected_notes():  # the answer has the notes of its own map
             found = self.service.findings(upload, asked.model, FINDINGS, method)
             views: list[View | None] = [None] * len(found)
-            concepts, layer = [one.concept for one in found], self.layer(asked)
+            concepts, layer = [concept for concept, _ in found], self.layer(asked)
             with suppress(ExciteError):
                 maps = self.service.attend(upload, concepts, model=asked.model, method=method, layer=layer)
                 views = [map_view(upload, one) for one in maps]
         return [
-            {"concept": one.concept, "probability": one.probability, "sure": percent(one.probability), "view": view}
-            for one, view in zip(found, views, strict=True)
+            {"concept": concept, "probability": probability, "sure": percent(probability), "view": view}
+            for (concept, probability), view in zip(found, views, strict=True)
         ]
 
     def view(self, upload: Upload, asked: LookQuestion) -> View:
         """The map of a concept or of a phrase."""
         question, rivals, layer = asked.question.strip(), listed(asked.against), self.layer(asked)
-        self.service.check_texts([question, *rivals])  # before they are parsed
-        if question and not _is_concept(self.service.served_model(asked.model), question):
+        if self.is_phrase(asked):
             if rivals:
                 raise ConceptError("a phrase has no contrast: ask for a single concept, or leave `but not` blank")
             method = asked.method_for(PHRASE)
             (found,) = self.service.ground(upload, [question], model=asked.model, method=method, layer=layer)
             return phrase_view(upload, found, asked.model)
         method = asked.method_for(WORD)
-        concept = question or self.service.findings(upload, asked.model, 1, method)[0].concept
+        concept = question or self.service.findings(upload, asked.model, 1, method)[0][0]
         (one,) = self.service.attend(upload, [concept], model=asked.model, method=method, layer=layer, against=rivals)
         return map_view(upload, one)
 
     def is_phrase(self, asked: LookQuestion) -> bool:
-        """Whether the question is a phrase, which takes longer than a concept."""
-        try:
-            self.service.check_texts([asked.question])
-            return bool(asked.question) and not _is_concept(self.service.served_model(asked.model), asked.question)
-        except ExciteError:  # told by `look`
+        """Whether the question is no concept but has words of some, such as "umpire": a phrase, which takes longer."""
+        question, served_model = asked.question.strip(), self.service.models.get(asked.model)
+        labels = served_model.classifier.labels if served_model is not None else None
+        if labels is None or not question or len(question) > self.service.limits.letters:
             return False
+        try:
+            labels.find(question)
+        except ConceptError:
+            return bool(read_phrase(question, labels).words)
+        return False
 
     def layer(self, asked: LookQuestion) -> str | None:
         """The name of the layer; None for the default one."""
@@ -226,7 +228,7 @@ class PageAnswers:
         return None if name == served_model.layer else name
 
     def _rows(self, upload: Upload, asked: CompareQuestion) -> list[list[View]]:
-        concepts = listed(asked.concepts) or [one.concept for one in self.service.findings(upload, asked.model, 2)]
+        concepts = listed(asked.concepts) or [concept for concept, _ in self.service.findings(upload, asked.model, 2)]
         known = self.service.served_model(asked.model).layers
         layers: list[str | None] = [known[k] for k in asked.layers if 0 <= k < len(known)]
         ways = [(method, layer) for method in asked.methods for layer in layers or [None]]
@@ -252,23 +254,6 @@ def sentence(error: Exception | str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
-def _is_concept(served_model: ServedModel, text: str) -> bool:
-    """Whether a text is a concept of the classifier, or else a phrase; a `ConceptError` if no word of it is known."""
-    labels = served_model.classifier.labels
-    if labels is None:
-        return True  # a number
-    try:
-        labels.find(text)
-    except ConceptError:
-        if not read_phrase(text, labels).words:  # a phrase has words that are no labels: "umpire", "surf board"
-            raise
-        return False
-    return True
-
-
-# Views.
-
-
 def picture_view(upload: Upload) -> View:
     """The address of an image, and its size as it was sent."""
     return {"key": upload.key, "url": f"pictures/{upload.key}", "width": upload.size[0], "height": upload.size[1]}
@@ -284,8 +269,8 @@ def map_view(upload: Upload, found: AttentionMap) -> View:
         "title": found.concept,
         "about": [*sure, f"layer {found.layer}", found.method],
         "strength": _strength(plane),
-        "point": _middle(point, upload),
-        "box": None if box is None else _shares(box, upload),
+        "point": _shares(point, upload, middle=0.5),
+        "box": _shares(box, upload),
         "regions": [],
         "words": [],
         "notes": [] if point else ["There is no evidence for it at this layer."],
@@ -309,7 +294,7 @@ def phrase_view(upload: Upload, found: Grounded, model: str) -> View:
         "title": found.phrase,
         "about": ["phrase", f"layer {first.layer}", first.method],
         "strength": _strength(plane),
-        "point": _middle(found.map.point, upload),
+        "point": _shares(found.map.point, upload, middle=0.5),
         "box": None,
         "regions": [{"box": _shares(region.box, upload), "score": region.score} for region in found.regions[:REGIONS]],
         "words": [
@@ -322,14 +307,11 @@ def phrase_view(upload: Upload, found: Grounded, model: str) -> View:
     }
 
 
-def _middle(point: tuple[int, int] | None, upload: Upload) -> list[float] | None:
-    """The middle of a pixel, as shares of the sides."""
-    return None if point is None else _shares([at + 0.5 for at in point], upload)
-
-
-def _shares(places: Sequence[float], upload: Upload) -> list[float]:
+def _shares(places: Sequence[float] | None, upload: Upload, middle: float = 0) -> list[float] | None:
     """Pixels of the kept image, x and y in turn, as shares of its sides."""
-    return [round(float(at) / upload.picture.size[k % 2], 5) for k, at in enumerate(places)]
+    if places is None:
+        return None
+    return [round((float(at) + middle) / upload.picture.size[k % 2], 5) for k, at in enumerate(places)]
 
 
 def _strength(stretched: Tensor) -> str:

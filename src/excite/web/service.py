@@ -9,7 +9,7 @@ import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from cachetools.func import ttl_cache
@@ -91,11 +91,9 @@ class UploadStore:
         self._uploads: ByteCache[Upload] = ByteCache(limits.pictures)
 
     def take(self, content: bytes) -> Upload:
-        """Decode and keep an image file; an `ImageError` if it is too large, no image, or broken."""
+        """Decode and keep an image file; an `ImageError` if it is no image, broken, or has too many pixels."""
         if not content:
             raise ImageError("the file is empty: send an image")
-        if len(content) > self._limits.upload:
-            raise ImageError(f"the file has more than {self._limits.upload:,} bytes: send a smaller image")
         return self.put(decode_image(content, most_pixels=self._limits.pixels))
 
     def put(self, picture: Image.Image) -> Upload:
@@ -147,20 +145,12 @@ class ConcurrencyLimit:
 
 @ttl_cache(maxsize=1, ttl=5)  # seconds
 def trim_memory() -> None:
-    """Return freed memory to the system, at most once in so many seconds; on systems without glibc this does nothing.
+    """Return freed memory to the system, at most once in so many seconds.
 
-    Forward passes allocate pieces of all sizes, and glibc keeps the holes between them: after 60 images with a phrase
-    each, a server held 700 MB with 200 MB in use.
+    glibc keeps the holes between pieces: after 60 images with a phrase each, 700 MB were held with 200 MB in use.
     """
     if hasattr(LIBC, "malloc_trim"):
         LIBC.malloc_trim(0)
-
-
-class Finding(NamedTuple):
-    """A concept that the classifier finds in an image."""
-
-    concept: str
-    probability: float
 
 
 class ServedModel:
@@ -227,14 +217,11 @@ class Service:
 
     def findings(
         self, upload: Upload, model: str | None = None, most: int = 10, method: str = "c-mwp"
-    ) -> list[Finding]:
-        """The classifier's findings, most probable first, each once though it may have several outputs.
-
-        The forward pass is the one that `attend` needs for this method next.
-        """
+    ) -> list[tuple[str, float]]:
+        """The classifier's most probable concepts; the forward pass is the one that `attend` needs for this method."""
         found = self.served_model(model).cache.findings(upload.picture, most, method=method)
         trim_memory()
-        return [Finding(*each) for each in found]
+        return found
 
     def attend(
         self,
@@ -250,7 +237,7 @@ class Service:
         self.check_texts([*(concepts or ()), *against])
         served_model = self.served_model(model)
         if concepts is None:
-            concepts = [one.concept for one in self.findings(upload, model, 5, method)]
+            concepts = [concept for concept, _ in self.findings(upload, model, 5, method)]
         self._check_layer(served_model, layer)
         maps = served_model.cache.attend(
             upload.picture, list(concepts), method=method, layer=layer, against=list(against) or None
