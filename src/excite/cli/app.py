@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from excite.cli import attend, bench, boxes, check, export, fetch, ground, layers, ls, serve, tags, train
+from excite.cli import attend, bench, check, export, ground, ls, serve, tags, train
 from excite.cli.console import complain, note, say, say_help
 from excite.cli.train import FINETUNE_EXAMPLES, finetune_command
 from excite.errors import ExciteError, visible
@@ -52,11 +52,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("attend", epilog=attend.EXAMPLES)(attend.command)
-app.command("boxes", epilog=boxes.EXAMPLES)(boxes.command)
+app.command("boxes", epilog=attend.BOXES_EXAMPLES)(attend.boxes_command)
 app.command("check", epilog=check.EXAMPLES)(check.command)
-app.command("layers", epilog=layers.EXAMPLES)(layers.command)
+app.command("layers", epilog=check.LAYERS_EXAMPLES)(check.layers_command)
 app.command("export", epilog=export.EXAMPLES)(export.command)
-app.command("fetch", epilog=fetch.EXAMPLES)(fetch.command)
+app.command("fetch", epilog=ls.FETCH_EXAMPLES)(ls.fetch_command)
 app.command("finetune", epilog=FINETUNE_EXAMPLES)(finetune_command)
 app.command("ground", epilog=ground.EXAMPLES)(ground.command)
 app.command("serve", epilog=serve.EXAMPLES)(serve.command)

@@ -1,21 +1,30 @@
-"""``excite check``: can the maps of a classifier be relied on?"""
+"""``excite check`` and ``excite layers``: can the maps of a classifier be relied on, and which layer points best?"""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from excite.cli import options
-from excite.cli.console import progress, say, say_json, tell_failures
+from excite.cli.console import print_columns, progress, say, say_json, tell_failures
+
+if TYPE_CHECKING:
+    from excite.experiments.layer_sweep import LayerRow
 
 EXAMPLES = """\b
 Examples:
   excite check efficientnet-lite0                              on the photographs of scikit-image
   excite check torchvision:resnet18 photos/ --method grad-cam --json
   excite check everyday photos/*.jpg --only randomisation,classes
+"""
+LAYERS_EXAMPLES = """\b
+Examples:
+  excite layers efficientnet-lite0 --data VOCdevkit/VOC2007              all of its block ends
+  excite layers efficientnet-lite0 --data imagenet --limit 200 --by box  by boxes instead of points
+  excite layers efficientnet-lite0 --data coco --layer blocks.10 --layer blocks.14 --json
 """
 
 
@@ -85,3 +94,80 @@ def command(
     tell_failures(sanity.failures, len(files))
     if report.standing == "fails":
         raise typer.Exit(1)
+
+
+def layers_command(
+    model: options.ModelArgument,
+    data: options.Data,
+    weights: options.Weights = None,
+    labels: options.LabelsFile = None,
+    size: options.Size = None,
+    fully_convolutional: options.FullyConvolutional = None,
+    split: options.Split = None,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(help="A layer to try, may be given several times; the ends of the blocks if none."),
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="A method to try, may be given several times; mwp and c-mwp if none.")
+    ] = None,
+    limit: options.Limit = None,
+    skip: options.Skip = 0,
+    by: Annotated[str, typer.Option(help="Choose by pointing, or by box (data with one main object).")] = "pointing",
+    tolerance: Annotated[
+        float | None,
+        typer.Option(min=0, help="How many pixels beside a box a point may lie; by the data's custom if none."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="How images are shared out to choose on and to measure on.")] = 0,
+    workers: options.Workers = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    out: Annotated[Path | None, typer.Option(help="The folder for results; excite-out/layers-MODEL if none.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Measure layers on annotated images and recommend one, with a table and a figure.
+
+    The layer is chosen on one half of the images; all figures are about the other half. An interrupted run resumes.
+    """
+    from excite.datasets import open_dataset
+    from excite.experiments.base import left_out_lines
+    from excite.experiments.layer_sweep import METHODS, LayerSweep, checked_measure, layer_figure
+    from excite.experiments.report.figures import check_plots
+    from excite.io.files import save_json
+    from excite.models import Choice
+
+    executor = options.executor_of(workers, engine, address)
+    check_plots()
+    dataset = open_dataset(data, split)
+    checked_measure(by, dataset)
+    out = out or Path("excite-out") / f"layers-{options.folder_name(model)}"
+    classifier = Choice(model, weights, labels, size, fully_convolutional).load()
+    sweep = LayerSweep(classifier, dataset, layers=layer, methods=method or METHODS, skip=skip, limit=limit)
+    records = list(progress(sweep.records(out, executor), len(sweep.tasks)))
+    found = sweep.report(records, by=by, tolerance=tolerance, seed=seed)
+    figure = layer_figure(found, f"{classifier.name} on {dataset.name} {dataset.split}", out / "layers.png")
+    answer = {**sweep.about(), "seed": seed, **found.to_dict(), "figure": str(figure)}
+    save_json(answer, out / "layers.json")
+    if as_json:
+        say_json(answer)
+    else:
+        print_columns([_columns(row) for row in found.rows])
+        left_out = left_out_lines(sweep.about()["left_out"])
+        lines = [f"left out: {'; '.join(left_out)}"] if left_out else []
+        for line in (*lines, *found.sentences(), f"written: {out / 'layers.png'}, {out / 'layers.json'}"):
+            say(line)
+    tell_failures(sweep.failures, len(sweep.names))
+
+
+def _columns(row: LayerRow) -> dict[str, str]:
+    """One line of the table; boxes only where they were measured."""
+    boxes = {} if row.box_error is None else {"box error %": str(row.box_error), "alpha": str(row.alpha)}
+    return {
+        "method": row.method,
+        "layer": row.layer,
+        "map": f"{row.size[0]}x{row.size[1]}",
+        "pointing %": str(row.pointing),
+        **boxes,
+        "mass": f"{row.mass:.3f}",
+        "": "" if row.standing == "worse" else row.standing,
+    }

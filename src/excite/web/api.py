@@ -62,20 +62,22 @@ class AsciiJSON(JSONResponse):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def read_request(request: Request, limits: Limits) -> tuple[bytes | None, dict[str, Any]]:
-    """The image of a form or of JSON, if there is one, and all other fields, not validated yet."""
-    kind = _kind(request)
-    if kind in {FORM, FIELDS}:
+async def read_request(
+    request: Request, limits: Limits, *, is_file: bool = False
+) -> tuple[bytes | None, dict[str, Any]]:
+    """The image, if there is one, and the fields of a form or of JSON, not validated yet; ``is_file``: or a file."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == FORM or (kind == FIELDS and not is_file):
         image, fields = await _from_form(request, limits)
+    elif is_file:
+        image, fields = await request.body(), {}
     elif kind == JSON:
         image, fields = await to_thread.run_sync(_from_json, await request.body())
     else:
         raise RefusedError(415, "a question is sent as multipart/form-data or application/json: see /docs")
-    return image if image is None else _checked_size(image, limits), fields
-
-
-def _kind(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if image is not None and len(image) > limits.upload:
+        raise RefusedError(413, f"the image has more than {limits.upload:,} bytes: send a smaller one")
+    return image, fields
 
 
 async def _from_form(request: Request, limits: Limits) -> tuple[bytes | None, dict[str, Any]]:
@@ -120,12 +122,6 @@ def _from_json(body: bytes) -> tuple[bytes | None, dict[str, Any]]:
         raise RefusedError(400, "`image` is not base64: encode the whole image file, see /docs") from error
 
 
-def _checked_size(image: bytes, limits: Limits) -> bytes:
-    if len(image) > limits.upload:
-        raise RefusedError(413, f"the image has more than {limits.upload:,} bytes: send a smaller one")
-    return image
-
-
 def create_api(service: Service) -> FastAPI:
     """The app of the HTTP interface. Access and the size of requests are checked before, in ``guard``."""
     app = FastAPI(
@@ -139,8 +135,8 @@ def create_api(service: Service) -> FastAPI:
         redirect_slashes=False,
         exception_handlers=ERROR_HANDLERS,
     )
-    app.include_router(_questions(service), tags=["questions"])
-    app.include_router(_facts(service), tags=["facts"])
+    app.include_router(_questions(service))
+    app.include_router(_facts(service))
     app.mount("/static", StaticFiles(directory=ASSETS))
 
     @app.get("/docs", include_in_schema=False)
@@ -160,7 +156,7 @@ def _problems(*codes: int) -> dict[int | str, dict[str, Any]]:
 
 def _questions(service: Service) -> APIRouter:
     """The calls with an image."""
-    router, limits, concurrency = APIRouter(), service.limits, service.concurrency
+    router, limits, concurrency = APIRouter(tags=["questions"]), service.limits, service.concurrency
 
     @router.post(
         "/pictures",
@@ -170,10 +166,7 @@ def _questions(service: Service) -> APIRouter:
         openapi_extra=_body(None),
     )
     async def pictures(request: Request) -> answers.PictureAnswer:
-        if _kind(request) == FORM:
-            image, _ = await read_request(request, limits)
-        else:
-            image = _checked_size(await request.body(), limits)
+        image, _ = await read_request(request, limits, is_file=True)
         if image is None:
             raise RefusedError(400, "there is no image in the form: send it as the file `image`")
         return await concurrency.run(partial(answers.picture_answer, service, image))
@@ -219,7 +212,7 @@ def _questions(service: Service) -> APIRouter:
 
 def _facts(service: Service) -> APIRouter:
     """The calls without an image."""
-    router, concurrency = APIRouter(), service.concurrency
+    router, concurrency = APIRouter(tags=["facts"]), service.concurrency
 
     @router.get("/models", summary="The classifiers that can be asked.", responses=_problems(503))
     async def models() -> answers.ModelsAnswer:

@@ -157,9 +157,7 @@ class ServedModel:
     """A classifier of the server by its name here, loaded at the first request; ``passes``: bytes of its cache."""
 
     def __init__(self, name: str, choice: Choice, passes: int) -> None:
-        self.name = name
-        self._choice = choice
-        self._passes = passes
+        self.name, self._choice, self._passes = name, choice, passes
         self._lock = threading.Lock()
         self._cache: SessionCache | None = None
         self.sessions: ByteCache[GroundingSession] = ByteCache(passes)
@@ -180,10 +178,9 @@ class ServedModel:
     @cached_property
     def layers(self) -> tuple[str, ...]:
         """The layers worth reading, from the image up."""
-        inputs = self._square
-        ends = [layer.name for layer in candidate_layers(self.classifier.module, inputs, MOST_LAYERS)]
-        known = [layer.name for layer in spatial_layers(self.classifier.module, inputs)]
-        return tuple(name for name in known if name in {*ends, self.layer})
+        module, inputs = self.classifier.module, self._square
+        worth = {self.layer, *(layer.name for layer in candidate_layers(module, inputs, MOST_LAYERS))}
+        return tuple(layer.name for layer in spatial_layers(module, inputs) if layer.name in worth)
 
     @cached_property
     def layer(self) -> str:
@@ -263,18 +260,12 @@ class Service:
         key = upload.key, method, layer
         session = served_model.sessions.get(key)
         if session is None:
-            proposals = self._proposals_of(upload)
+            proposals = self._proposals.get(upload.key) or find_proposer("hierarchy").of(upload.picture, "the image")
+            self._proposals.put(upload.key, proposals, proposals.nbytes)
             session = GroundingSession(served_model.classifier, upload.picture, proposals, method=method, layer=layer)
         found = session.ground(phrases, gamma=gamma, most=most)
         served_model.sessions.put(key, session, session.size)
         trim_memory()
-        return found
-
-    def _proposals_of(self, upload: Upload) -> Proposals:
-        found = self._proposals.get(upload.key)
-        if found is None:
-            found = find_proposer("hierarchy").of(upload.picture, "the image")
-            self._proposals.put(upload.key, found, found.nbytes)
         return found
 
     def check_texts(self, texts: Sequence[str]) -> None:
