@@ -121,34 +121,3 @@ def test_a_picture_that_cannot_be_read(excite, photos):
     assert second == "excite: 1 of 2 images could not be read"
     (image,) = json.loads(Path("excite-out/boxes/boxes.json").read_text())["images"]
     assert image["file_name"].endswith("cat/chelsea.png")
-
-
-class TestComplaints:
-    """One line, before any work, and nothing is written."""
-
-    @pytest.mark.parametrize(
-        ("arguments", "said"),
-        [
-            (["--concept", "cat", "--concepts-from-folders"], "--concepts-from-folders already says what to look for"),
-            (["--concept", "zebraa"], "No label is called 'zebraa'. Did you mean 'zebra'"),
-            (["--concept", "caat", "--concept", "dgo"], "2 concepts are unknown. No label is called 'caat'"),
-            (["--concept", " "], "the concept is blank"),
-            (["--format", "yolo"], "there is no format 'yolo': use one of coco, csv, voc"),
-            (["--at-least", "1.5"], "--at-least"),
-            (["--method", "magic"], "magic"),
-            (["--alpha", "nan"], "alpha must be a finite number"),
-            (["--model", "no-such-model"], "no-such-model"),
-            (["--out", "photos/cat/chelsea.png"], "cannot read 'photos/cat/chelsea.png/written.jsonl'"),
-        ],
-    )
-    def test_options(self, excite, photos, arguments, said):
-        assert said in excite("boxes", "photos", *arguments).complaint
-        assert not Path("excite-out").exists()
-
-    def test_somebody_elses_file(self, excite, photos):
-        Path("excite-out/boxes").mkdir(parents=True)
-        mine = Path("excite-out/boxes/boxes.json")
-        mine.write_text('{"mine": true}')
-        assert "boxes.json' is there already and was not written by excite" in excite("boxes", "photos").complaint
-        assert mine.read_text() == '{"mine": true}'
-        assert [path.name for path in mine.parent.iterdir()] == ["boxes.json"]

@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from browser import ARGUMENTS, CHROMIUM, Visitor, served
+from browser import ARGUMENTS, CHROMIUM, Visitor
 from PIL import Image
+from servers import started
 
 import excite
 from excite.readouts.figure import percent
@@ -31,8 +32,8 @@ def url(tmp_path_factory):
     report = folder / "excite-out" / "pointing"
     report.mkdir(parents=True)
     (report / "pointing.html").write_text(REPORT)
-    with served(folder) as address:
-        yield address
+    with started("-m", "excite", "serve", "--port", "0", "--json", folder=folder) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module")

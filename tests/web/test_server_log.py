@@ -1,28 +1,22 @@
 """The log of a real server with its page: whatever is sent, it holds no text of a user and stays small."""
 
 import json
-import re
-import subprocess
-import sys
-from contextlib import contextmanager
 from itertools import cycle, islice, product
 from urllib.parse import quote
 
 import pytest
-from servers import PATIENCE, TESTS, Running, multipart, red_square
+from servers import multipart, red_square, started
 
 pytest.importorskip("fastapi")
 
 SCRIPT = """
-import json, sys
-sys.path[:0] = {folders!r}
-from servers import colour_service
+from servers import announce, colour_service
 from excite.web.server import serve
 def broken(*_, **__):
-    raise KeyError("{secret}")
+    raise KeyError("SeCrEt")
 service = colour_service()
 service.ground = broken
-serve(service, port=0, announce=lambda url, token: print(json.dumps([url, token]), flush=True))
+serve(service, port=0, announce=announce)
 """
 REQUESTS = 1000
 SECRET = "SeCrEt"  # noqa: S105 - a mark
@@ -85,16 +79,7 @@ def of_the_page():
 
 def of_anybody():
     """Wrong methods, paths that are not served, and odd heads."""
-    paths = [
-        "/",
-        "/docs",
-        "/attend",
-        "/health",
-        "/pictures",
-        "/labels",
-        "/page/look",
-        f"/{SECRET}",
-    ]
+    paths = ("/", "/docs", "/attend", "/health", "/pictures", "/labels", "/page/look", f"/{SECRET}")
     for method, path in product(("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", SECRET.upper()), paths):
         yield method, path, None, {}
     for path in ("..", "%2e%2e", "..%2f..", ".%00.", "%1b%5b31m", "%e2%80%ae", "%ff", "x" * 3000):
@@ -109,27 +94,11 @@ def of_anybody():
     yield "POST", "/attend", b"{}", {"Origin": f"https://{SECRET}.example"}
 
 
-@contextmanager
-def served(log):
-    script = SCRIPT.format(folders=[str(TESTS), str(TESTS / "web")], secret=SECRET)
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - ours
-    try:
-        url, token = json.loads(process.stdout.readline())
-        host, port = re.fullmatch(r"http://(.+):(\d+)/", url).groups()
-        yield Running(process, host, int(port), token)
-        process.terminate()
-        out, _ = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, out) == (0, "")
-    finally:
-        process.kill()
-        process.wait()
-
-
 def test_a_thousand_bad_requests(tmp_path):
     requests = [*of_anybody(), *of_the_page(), *of_programs()]
     assert len(requests) > 500
     statuses = set()
-    with (tmp_path / "log").open("w") as log, served(log) as server:
+    with (tmp_path / "log").open("w") as log, started("-c", SCRIPT, log=log) as server:
         key = json.loads(server.ask("POST", "/pictures", red_square())[2])["picture"]
         for method, path, body, headers in islice(cycle(requests), REQUESTS):
             status, told, content = server.ask(method, path, body, headers)
