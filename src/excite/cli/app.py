@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from excite.cli import attend, bench, check, export, ground, ls, serve, tags, train
-from excite.cli.console import complain, note, say, say_help
+from excite.cli.console import complain, help_without_command, note, say
 from excite.cli.train import FINETUNE_EXAMPLES, finetune_command
 from excite.errors import ExciteError, visible
 
@@ -86,9 +86,7 @@ def options(
 
     Start with: excite attend PHOTO
     """
-    if context.invoked_subcommand is None:
-        say_help(context)
-        raise typer.Exit(2)
+    help_without_command(context)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from excite.cli import options
 from excite.cli.console import note, print_columns, progress, say, say_json, tell_failures
@@ -28,10 +29,10 @@ Examples:
 
 
 def command(
-    photo: Annotated[str, typer.Argument(metavar="PHOTO", help="An image, a folder, or a pattern in quotes.")],
+    photo: Annotated[str, Argument(metavar="PHOTO", help="An image, a folder, or a pattern in quotes.")],
     concepts: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="CONCEPT",
             help="What to look for: labels, synonyms, everyday words or indices; nothing for the classifier's five "
             "best findings. More images may come before.",
@@ -43,26 +44,24 @@ def command(
     size: options.Size = None,
     fully_convolutional: options.FullyConvolutional = None,
     layer: Annotated[
-        list[str] | None,
-        typer.Option(help="Where to read the map, may be given several times; see `excite ls layers`."),
+        list[str] | None, Option(help="Where to read the map, may be given several times; see `excite ls layers`.")
     ] = None,
     method: options.Method = None,
     contrast: Annotated[
-        bool | None, typer.Option("--contrast/--no-contrast", help="c-mwp (the default) or plain mwp.")
+        bool | None, Option("--contrast/--no-contrast", help="c-mwp (the default) or plain mwp.")
     ] = None,
     against: Annotated[
-        list[str] | None,
-        typer.Option(help='Contrast with this concept: "cat" --against dog. May be given several times.'),
+        list[str] | None, Option(help='Contrast with this concept: "cat" --against dog. May be given several times.')
     ] = None,
-    alpha: Annotated[float, typer.Option(help="The box surrounds what is above this many means of the map.")] = 1.0,
+    alpha: Annotated[float, Option(help="The box surrounds what is above this many means of the map.")] = 1.0,
     workers: options.Workers = None,
     engine: options.Engine = "local",
     address: options.Address = None,
-    out: Annotated[Path, typer.Option(help="The folder for overlays and results.")] = Path("excite-out"),
+    out: Annotated[Path, Option(help="The folder for overlays and results.")] = Path("excite-out"),
     overlays: options.Overlays = True,
-    arrays: Annotated[bool, typer.Option("--arrays", help="Also save each map as NPY.")] = False,
+    arrays: Annotated[bool, Option("--arrays", help="Also save each map as NPY.")] = False,
     fresh: options.Fresh = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each image.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON, one object a line for each image.")] = False,
 ) -> None:
     """Draw where a classifier sees each concept, and print probability, point, box and mass."""
     from excite.autolabel.batch import AttendQuery, Batch, split_arguments
@@ -100,35 +99,33 @@ def _row(found: dict[str, Any]) -> dict[str, str]:
 
 def boxes_command(
     folders: Annotated[
-        list[str], typer.Argument(metavar="FOLDER", help="Folders of images; or images, or patterns in quotes.")
+        list[str], Argument(metavar="FOLDER", help="Folders of images; or images, or patterns in quotes.")
     ],
     concept: Annotated[
         list[str] | None,
-        typer.Option(help="Look for this in every image; may be given several times. None: the best finding."),
+        Option(help="Look for this in every image; may be given several times. None: the best finding."),
     ] = None,
     from_folders: Annotated[
-        bool, typer.Option("--concepts-from-folders", help="Look for what the folder is called in which an image lies.")
+        bool, Option("--concepts-from-folders", help="Look for what the folder is called in which an image lies.")
     ] = False,
     at_least: Annotated[
         float | None,
-        typer.Option(
+        Option(
             min=0, max=1, metavar="P", help="No box for what is less probable; 0.5, or 0 with --concepts-from-folders."
         ),
     ] = None,
-    kind: Annotated[str, typer.Option("--format", help="How to write the boxes: coco, csv or voc.")] = "coco",
+    kind: Annotated[str, Option("--format", help="How to write the boxes: coco, csv or voc.")] = "coco",
     model: options.Model = DEFAULT_MODEL,
     weights: options.Weights = None,
     labels: options.LabelsFile = None,
     size: options.Size = None,
     method: options.Method = None,
     layer: options.Layer = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="The box surrounds what is above this many means of the map.")
-    ] = None,
+    alpha: Annotated[float | None, Option(help="The box surrounds what is above this many means of the map.")] = None,
     workers: options.Workers = None,
     engine: options.Engine = "local",
     address: options.Address = None,
-    out: Annotated[Path, typer.Option(help="The folder for the files; a run that was stopped goes on there.")] = Path(
+    out: Annotated[Path, Option(help="The folder for the files; a run that was stopped goes on there.")] = Path(
         "excite-out/boxes"
     ),
     fresh: options.Fresh = False,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from excite.cli import options
 from excite.cli.console import print_columns, progress, say, say_json, tell_failures
@@ -32,26 +33,24 @@ def command(
     context: typer.Context,
     model: options.ModelArgument,
     pictures: Annotated[
-        list[str] | None, typer.Argument(help="Pictures, folders or patterns; the photographs of scikit-image if none.")
+        list[str] | None, Argument(help="Pictures, folders or patterns; the photographs of scikit-image if none.")
     ] = None,
     weights: options.Weights = None,
     labels: options.LabelsFile = None,
     size: options.Size = None,
     fully_convolutional: options.FullyConvolutional = None,
-    method: Annotated[str, typer.Option(help="What is checked: a name of `excite ls methods`.")] = "c-mwp",
-    layer: Annotated[str | None, typer.Option(help="Where it is read; where it should be if none.")] = None,
+    method: Annotated[str, Option(help="What is checked: a name of `excite ls methods`.")] = "c-mwp",
+    layer: Annotated[str | None, Option(help="Where it is read; where it should be if none.")] = None,
     only: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,...", help="Some of mass, values, response, randomisation, classes, removal, stability."
-        ),
+        Option(metavar="A,B,...", help="Some of mass, values, response, randomisation, classes, removal, stability."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Use at most so many images, evenly among those given.")] = 20,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same weights, noise and concepts.")] = 0,
+    limit: Annotated[int, Option(min=1, help="Use at most so many images, evenly among those given.")] = 20,
+    seed: Annotated[int, Option(help="The same seed draws the same weights, noise and concepts.")] = 0,
     workers: options.Workers = None,
     engine: options.Engine = "local",
     address: options.Address = None,
-    out: Annotated[Path | None, typer.Option(help="The folder for results; excite-out/check-MODEL if none.")] = None,
+    out: Annotated[Path | None, Option(help="The folder for results; excite-out/check-MODEL if none.")] = None,
     with_page: options.WithPage = True,
     as_json: options.AsJson = False,
 ) -> None:
@@ -105,24 +104,22 @@ def layers_command(
     fully_convolutional: options.FullyConvolutional = None,
     split: options.Split = None,
     layer: Annotated[
-        list[str] | None,
-        typer.Option(help="A layer to try, may be given several times; the ends of the blocks if none."),
+        list[str] | None, Option(help="A layer to try, may be given several times; the ends of the blocks if none.")
     ] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help="A method to try, may be given several times; mwp and c-mwp if none.")
+        list[str] | None, Option(help="A method to try, may be given several times; mwp and c-mwp if none.")
     ] = None,
     limit: options.Limit = None,
     skip: options.Skip = 0,
-    by: Annotated[str, typer.Option(help="Choose by pointing, or by box (data with one main object).")] = "pointing",
+    by: Annotated[str, Option(help="Choose by pointing, or by box (data with one main object).")] = "pointing",
     tolerance: Annotated[
-        float | None,
-        typer.Option(min=0, help="How many pixels beside a box a point may lie; by the data's custom if none."),
+        float | None, Option(min=0, help="How many pixels beside a box a point may lie; by the data's custom if none.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="How images are shared out to choose on and to measure on.")] = 0,
+    seed: Annotated[int, Option(help="How images are shared out to choose on and to measure on.")] = 0,
     workers: options.Workers = None,
     engine: options.Engine = "local",
     address: options.Address = None,
-    out: Annotated[Path | None, typer.Option(help="The folder for results; excite-out/layers-MODEL if none.")] = None,
+    out: Annotated[Path | None, Option(help="The folder for results; excite-out/layers-MODEL if none.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Measure layers on annotated images and recommend one, with a table and a figure.

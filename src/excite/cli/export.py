@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from excite.cli import options
 from excite.cli.console import print_columns, say, say_json
@@ -24,28 +25,27 @@ Examples:
 
 def command(
     model: options.ModelArgument,
-    onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an ONNX file, its name in .onnx.")] = None,
-    pt2: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a file of torch.export, in .pt2.")] = None,
+    onnx: Annotated[Path | None, Option(metavar="FILE", help="Write an ONNX file, its name in .onnx.")] = None,
+    pt2: Annotated[Path | None, Option(metavar="FILE", help="Write a file of torch.export, in .pt2.")] = None,
     layer: options.Layer = None,
-    method: Annotated[str, typer.Option(metavar="c-mwp|mwp", help="The method of the map.")] = "c-mwp",
+    method: Annotated[str, Option(metavar="c-mwp|mwp", help="The method of the map.")] = "c-mwp",
     weights: options.Weights = None,
     labels: options.LabelsFile = None,
     size: Annotated[
-        str | None,
-        typer.Option(metavar="HxW", help="Height and width of the images; by default those of its training."),
+        str | None, Option(metavar="HxW", help="Height and width of the images; by default those of its training.")
     ] = None,
     fully_convolutional: options.FullyConvolutional = None,
     dynamic: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--dynamic/--no-dynamic", help="Serve batches and, where the network can, other sizes; or a single image."
         ),
     ] = True,
     check: Annotated[
         list[str] | None,
-        typer.Option(metavar="PICTURE", help="Check the file on these images or folders; by default on noise."),
+        Option(metavar="PICTURE", help="Check the file on these images or folders; by default on noise."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="The largest number of images for the check.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="The largest number of images for the check.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Write a network with its maps into one file: image and signal in, map out.

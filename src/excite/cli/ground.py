@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from excite.cli import options
 from excite.cli.console import note, print_columns, say, say_json
@@ -28,14 +29,12 @@ Examples:
 
 
 def command(
-    photo: Annotated[Path, typer.Argument(metavar="PHOTO", help="An image.")],
+    photo: Annotated[Path, Argument(metavar="PHOTO", help="An image.")],
     phrases: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PHRASE", help="What to look for, in English; one phrase in quotes, or several."),
+        Argument(metavar="PHRASE", help="What to look for, in English; one phrase in quotes, or several."),
     ] = None,
-    phrases_file: Annotated[
-        Path | None, typer.Option("--phrases", metavar="FILE", help="More phrases: one a line.")
-    ] = None,
+    phrases_file: Annotated[Path | None, Option("--phrases", metavar="FILE", help="More phrases: one a line.")] = None,
     model: options.Model = DEFAULT_MODEL,
     weights: options.Weights = None,
     labels: options.LabelsFile = None,
@@ -44,22 +43,21 @@ def command(
     layer: options.Layer = None,
     method: options.Method = None,
     proposals: options.ProposalsFrom = "hierarchy",
-    cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Cache the proposed regions there.")] = None,
+    cache: Annotated[Path | None, Option(metavar="FOLDER", help="Cache the proposed regions there.")] = None,
     gamma: Annotated[
-        float | None,
-        typer.Option(help="Exponent of the area: 0 ranks regions by the sum of the map in them, 1 by its mean."),
+        float | None, Option(help="Exponent of the area: 0 ranks regions by the sum of the map in them, 1 by its mean.")
     ] = None,
     trust: Annotated[
         float | None,
-        typer.Option(help="Weight of the regions' own order, 0 to 1; 0: the map alone decides, as in the paper."),
+        Option(help="Weight of the regions' own order, 0 to 1; 0: the map alone decides, as in the paper."),
     ] = None,
     side: Annotated[
-        int | None, typer.Option(min=1, help="The shorter side of the classifier's input; 300, or --size.")
+        int | None, Option(min=1, help="The shorter side of the classifier's input; 300, or --size.")
     ] = None,
     hints: options.Hints = True,
-    most: Annotated[int, typer.Option(min=1, metavar="N", help="The largest number of regions.")] = 5,
+    most: Annotated[int, Option(min=1, metavar="N", help="The largest number of regions.")] = 5,
     out: Annotated[
-        Path, typer.Option(help="The folder for images; or the name of one, ending in .png, for one phrase.")
+        Path, Option(help="The folder for images; or the name of one, ending in .png, for one phrase.")
     ] = Path("excite-out"),
     overlays: options.Overlays = True,
     as_json: options.AsJson = False,

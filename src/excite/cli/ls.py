@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from excite.cli import options
 from excite.cli.console import print_columns, progress, say, say_json
@@ -20,7 +21,7 @@ Examples:
 """
 app = options.group("List models, layers, methods or labels.")
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON array, for programs.")]
+Json = Annotated[bool, Option("--json", help="One JSON array, for programs.")]
 
 
 @app.command()
@@ -76,7 +77,7 @@ def methods(as_json: Json = False) -> None:
 
 @app.command()
 def labels(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Only labels with a synonym that contains this.")] = "",
+    text: Annotated[str, Argument(metavar="TEXT", help="Only labels with a synonym that contains this.")] = "",
     model: options.Model = DEFAULT_MODEL,
     as_json: Json = False,
 ) -> None:
@@ -115,11 +116,11 @@ def _published(name: str) -> str:
 
 
 def fetch_command(
-    name: Annotated[str, typer.Argument(metavar="DATASET", callback=_published, help="voc2007, coco2014 or coco2017.")],
-    to: Annotated[Path, typer.Option(metavar="DIR", help="The folder it is put into.")],
+    name: Annotated[str, Argument(metavar="DATASET", callback=_published, help="voc2007, coco2014 or coco2017.")],
+    to: Annotated[Path, Option(metavar="DIR", help="The folder it is put into.")],
     split: Annotated[
         list[str] | None,
-        typer.Option(help="Only this split; may be given several times. By default all of VOC, and val of COCO."),
+        Option(help="Only this split; may be given several times. By default all of VOC, and val of COCO."),
     ] = None,
 ) -> None:
     """Fetch a data set, check it by its hash and unpack it. Stopped and started again, it goes on where it was."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from excite.cli import options
 from excite.cli.console import say_json
@@ -24,15 +25,13 @@ Examples:
 
 OFFERED = (DEFAULT_MODEL, "everyday", "efficientnet-lite0")
 REPORTS = Path("excite-out")
-PACKAGES = ("fastapi", "python_multipart", "uvicorn")
-MB = 2**20
 MOST_PIXELS = 89_000_000  # Pillow refuses more by itself, whatever is said here
 
 
 def command(
     models: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--model",
             metavar="MODEL",
             help=f"{options.MODEL_HELP} May be given several times, the first is the default; "
@@ -44,12 +43,12 @@ def command(
     size: options.Size = None,
     fully_convolutional: options.FullyConvolutional = None,
     host: Annotated[
-        str, typer.Option(help="Where to listen: this machine alone can ask at 127.0.0.1, all can at 0.0.0.0.")
+        str, Option(help="Where to listen: this machine alone can ask at 127.0.0.1, all can at 0.0.0.0.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 7860,
+    port: Annotated[int, Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 7860,
     token: Annotated[
         str | None,
-        typer.Option(
+        Option(
             envvar="EXCITE_TOKEN",
             show_envvar=False,
             help="What everybody needs who asks (or in EXCITE_TOKEN); one is made unless --host is a loopback address.",
@@ -57,34 +56,29 @@ def command(
     ] = None,
     reports: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Show the pages of `excite bench` in it; excite-out if that is there."),
+        Option(metavar="FOLDER", help="Show the pages of `excite bench` in it; excite-out if that is there."),
     ] = None,
     examples: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Show up to 12 images of it to try; a cat and others if not said."),
+        Path | None, Option(metavar="FOLDER", help="Show up to 12 images of it to try; a cat and others if not said.")
     ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Show the page in your browser.")] = False,
+    open_browser: Annotated[bool, Option("--open", help="Show the page in your browser.")] = False,
     max_upload: Annotated[
-        int | None, typer.Option(min=1, metavar="MB", help="Refuse images of more megabytes; 25 if not said.")
+        int | None, Option(min=1, metavar="MB", help="Refuse images of more megabytes; 25 if not said.")
     ] = None,
     max_pixels: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=MOST_PIXELS, metavar="N", help="Refuse images of more pixels; 60 millions if not said."
-        ),
+        Option(min=1, max=MOST_PIXELS, metavar="N", help="Refuse images of more pixels; 60 millions if not said."),
     ] = None,
     waiting: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="How many may wait for their turn; 32 if not said.")
+        int | None, Option(min=0, metavar="N", help="How many may wait for their turn; 32 if not said.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the address and the token as one JSON object.")
-    ] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the address and the token as one JSON object.")] = False,
 ) -> None:
     """Open a page where images are dropped and concepts are pointed at, and answer programs over HTTP.
 
     It ends with Ctrl-C. Images stay in memory and are forgotten; nothing is fetched from elsewhere.
     """
-    missing = [name for name in PACKAGES if find_spec(name) is None]
+    missing = [name for name in ("fastapi", "python_multipart", "uvicorn") if find_spec(name) is None]
     if missing:
         raise ExciteError(f"the page needs {', '.join(missing)}: pip install 'excite[serve]'")
     if reports is not None and not reports.is_dir():
@@ -102,7 +96,7 @@ def command(
         if name in named:
             raise typer.BadParameter(f"two classifiers are called {name!r}: give each --model once, or rename a file")
         named[name] = replace(choice, model=model)
-    changed = {"upload": max_upload and max_upload * MB, "pixels": max_pixels, "waiting": waiting}
+    changed = {"upload": max_upload and max_upload * 2**20, "pixels": max_pixels, "waiting": waiting}
     service = Service(named, Limits(**{name: value for name, value in changed.items() if value is not None}))
     for name in service.models if models else ():
         _ = service.served_model(name).classifier  # an error now, and not at the first request
