@@ -96,8 +96,8 @@ class MapAnswer(BaseModel):
     mass: float = Field(description="How much of the unit signal arrived at the layer.")
     layer: str = Field(description="Where the map was read.")
     method: str = Field(description="How it was made.")
-    values: list[list[float]] | None = Field(None, description="The map, row by row; only if asked for.")
-    overlay: str | None = Field(None, description="A PNG file as base64; only if asked for.")
+    values: list[list[float]] | None = Field(default=None, description="The map, row by row; only if asked for.")
+    overlay: str | None = Field(default=None, description="A PNG file as base64; only if asked for.")
 
 
 class AttendAnswer(Answer):
@@ -131,7 +131,7 @@ class PhraseAnswer(BaseModel):
     words: list[WordAnswer] = Field(description="The words that were looked for; none: whatever is found.")
     hints: list[str] = Field(description="The words for places and colours that weighed the map.")
     skipped: list[str] = Field(description="The words that were not heeded: unknown, or of order, size and the like.")
-    figure: str | None = Field(None, description="A PNG file as base64; only if asked for.")
+    figure: str | None = Field(default=None, description="A PNG file as base64; only if asked for.")
 
 
 class GroundAnswer(Answer):

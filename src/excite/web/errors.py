@@ -76,7 +76,7 @@ def answer_error(request: Request, error: Exception) -> JSONResponse:
     return error_response(500, UNEXPECTED)  # the guard around the app logs it
 
 
-ERROR_HANDLERS = dict.fromkeys(
+ERROR_HANDLERS: dict[Any, Any] = dict.fromkeys(
     (ExciteError, ValidationError, RequestValidationError, HTTPException, Exception), answer_error
 )
 
@@ -121,12 +121,12 @@ def warnings_as_notes() -> Iterator[None]:
         yield
 
 
-def _note(message: Warning | str, category: type[Warning], file: str, number: int, *_: Any, **__: Any) -> None:
+def _note(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
     """A warning that belongs to no request is logged; the message only of excite's own, about the classifier."""
     notes, line = _NOTES.get(), " ".join(str(message).split())
     if notes is None:
         is_own = category.__module__.startswith("excite.")
-        LOG.warning(f"{category.__name__}: {message if is_own else f'{Path(file).name}:{number}'}")
+        LOG.warning(f"{category.__name__}: {message if is_own else f'{Path(filename).name}:{lineno}'}")
     elif line not in notes:
         notes.append(line)
 

@@ -169,7 +169,8 @@ def _without_token(scope: Scope, headers: Headers, token: Token) -> Response:
 
     It redirects from a page of this server, so that the browser sends the cookie wherever the link was clicked.
     """
-    path, answer = scope["path"], error_response(401, TOKEN_NEEDED)
+    path = scope["path"]
+    answer: Response = error_response(401, TOKEN_NEEDED)
     rest = token.without(scope["query_string"].decode("latin-1"))
     if rest is not None and scope["method"] in {"GET", "HEAD"} and path in PAGES:
         to = escape(path + (f"?{rest}" if rest else ""))

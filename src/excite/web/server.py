@@ -208,7 +208,7 @@ class Connection(H11Protocol):
         answer.headers.update({**SECURITY, "Content-Security-Policy": CONTENT, "Connection": "close"})
         for event in (
             h11.Response(status_code=400, headers=answer.raw_headers, reason=b"Bad Request"),
-            h11.Data(data=answer.body),
+            h11.Data(data=bytes(answer.body)),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")
