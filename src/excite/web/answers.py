@@ -149,18 +149,18 @@ class ModelAnswer(BaseModel):
     layers: list[str] = Field(description="Layers that can be read, from the image up.")
 
 
-class ModelsAnswer(BaseModel):
-    """All classifiers."""
-
-    default: str = Field(description="The one that is asked when none is named.")
-    models: list[ModelAnswer]
-
-
 class MethodAnswer(BaseModel):
     """A way to make a map."""
 
     name: str
     description: str
+
+
+class ModelsAnswer(BaseModel):
+    """All classifiers."""
+
+    default: str = Field(description="The one that is asked when none is named.")
+    models: list[ModelAnswer]
 
 
 class LabelAnswer(BaseModel):
