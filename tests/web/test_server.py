@@ -110,16 +110,13 @@ def test_a_port_that_is_in_use():
             serve(colour_service(), port=port)
 
 
-@pytest.mark.parametrize("host", ["203.0.113.7", "no.such.host.invalid", "999.1.1.1"])
-def test_a_host_that_is_another_machine(host):
-    with pytest.raises(ExciteError, match=r"127\.0\.0\.1"):
-        serve(colour_service(), host=host, port=0)
-
-
-@pytest.mark.parametrize("token", ["short", "fifteen-letters", "with spaces in between", "é" * 20, ""])
-def test_a_token_that_is_none(token):
-    with pytest.raises(ExciteError, match="16"):
-        serve(colour_service(), port=0, token=token)
+def test_a_host_that_is_another_machine_and_a_token_that_is_none():
+    for host in ("203.0.113.7", "no.such.host.invalid", "999.1.1.1"):
+        with pytest.raises(ExciteError, match=r"127\.0\.0\.1"):
+            serve(colour_service(), host=host, port=0)
+    for token in ("short", "fifteen-letters", "with spaces in between", "é" * 20, ""):
+        with pytest.raises(ExciteError, match="16"):
+            serve(colour_service(), port=0, token=token)
 
 
 def test_a_package_that_is_missing(monkeypatch, capsys):

@@ -202,10 +202,9 @@ def picture_answer(service: Service, image: bytes) -> PictureAnswer:
 def attend_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> AttendAnswer:
     """The maps of an image."""
     asked = AttendQuestion.model_validate(fields)
-    _check_drawn(len(asked.concept or ()) if asked.overlay else 0)
     how: dict[str, Any] = {"model": service.served_model(asked.model).name, "method": asked.method}
     with collected_notes() as notes:
-        upload = _take_image(service, image, asked.picture)
+        upload = _take_image(service, image, asked.picture, len(asked.concept or ()) if asked.overlay else 0)
         found = service.attend(upload, asked.concept or None, layer=asked.layer, against=asked.against, **how)
     numbers = sum(one.values.numel() for one in found) if asked.values else 0
     if numbers > MOST_NUMBERS:
@@ -222,12 +221,10 @@ def attend_answer(service: Service, image: bytes | None, fields: dict[str, Any])
 def ground_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> GroundAnswer:
     """The regions of phrases."""
     asked = GroundQuestion.model_validate(fields)
-    _check_drawn(len(asked.phrase) if asked.figure else 0)
-    how: dict[str, Any] = {"model": service.served_model(asked.model).name, "method": asked.method}
-    how |= {"layer": asked.layer, "gamma": asked.gamma, "most": asked.most}
+    how: dict[str, Any] = {"model": service.served_model(asked.model).name, "gamma": asked.gamma, "most": asked.most}
     with collected_notes() as notes:
-        upload = _take_image(service, image, asked.picture)
-        found = service.ground(upload, asked.phrase, **how)
+        upload = _take_image(service, image, asked.picture, len(asked.phrase) if asked.figure else 0)
+        found = service.ground(upload, asked.phrase, method=asked.method, layer=asked.layer, **how)
     phrases = [phrase_answer(upload, one) for one in found]
     for told, one in zip(phrases, found, strict=True):
         if asked.figure:
@@ -304,8 +301,10 @@ def smaller(picture: Image.Image, side: int) -> Image.Image:
     return picture.resize((width, height), Image.Resampling.LANCZOS)
 
 
-def _take_image(service: Service, image: bytes | None, key: str | None) -> Upload:
-    """The image of a request: sent with it, or before."""
+def _take_image(service: Service, image: bytes | None, key: str | None, drawings: int) -> Upload:
+    """The image of a request for so many drawings: sent with it, or before."""
+    if drawings > MOST_DRAWN:
+        raise RefusedError(400, f"{drawings} drawings at once: ask for at most {MOST_DRAWN}, or for none")
     if image is not None and key is None:
         return service.uploads.take(image)
     if image is None and key is not None:
@@ -315,11 +314,6 @@ def _take_image(service: Service, image: bytes | None, key: str | None) -> Uploa
 
 def _about(upload: Upload, notes: list[str]) -> dict[str, Any]:
     return {"picture": upload.key, "width": upload.size[0], "height": upload.size[1], "notes": notes}
-
-
-def _check_drawn(count: int) -> None:
-    if count > MOST_DRAWN:
-        raise RefusedError(400, f"{count} drawings at once: ask for at most {MOST_DRAWN}, or for none")
 
 
 def _png(picture: Image.Image) -> str:
