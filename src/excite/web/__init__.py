@@ -1,8 +1,4 @@
-"""`excite serve`: a page in the browser, and the HTTP interface beside it.
+"""`excite serve`: a page (``page``, ``files``) and the HTTP interface (``api``, ``answers``) over the same ``service``.
 
-* ``service``: the images that were sent, kept in memory only, and the queries about them, without HTTP,
-* ``api``, ``answers``: the HTTP interface for programs, and its description,
-* ``page``, ``files``: the page and what is served from files; see ``assets/`` and ``templates/``,
-* ``guard``, ``errors``: access, limits, errors and the log of everything that is served,
-* ``server``: start and stop.
+``guard`` and ``errors`` hold access, limits, errors and the log of everything that is served; ``server`` runs it.
 """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import io
+from base64 import b64encode
 from typing import TYPE_CHECKING, Annotated, Any
 
 from PIL import Image
@@ -214,7 +214,8 @@ def attend_answer(service: Service, image: bytes | None, fields: dict[str, Any])
         if asked.values:
             told.values = rounded(one.values)
         if asked.overlay:
-            told.overlay = _png(one.overlay(smaller(upload.picture, DRAWN_SIDE), point=True, box=True))
+            drawn = one.overlay(smaller(upload.picture, DRAWN_SIDE), point=True, box=True)
+            told.overlay = b64encode(png(drawn)).decode()
     return AttendAnswer(**_about(upload, notes), model=how["model"], maps=maps)
 
 
@@ -228,7 +229,7 @@ def ground_answer(service: Service, image: bytes | None, fields: dict[str, Any])
     phrases = [phrase_answer(upload, one) for one in found]
     for told, one in zip(phrases, found, strict=True):
         if asked.figure:
-            told.figure = _png(one.figure())
+            told.figure = b64encode(png(one.figure())).decode()
     return GroundAnswer(**_about(upload, notes), model=how["model"], phrases=phrases)
 
 
@@ -316,7 +317,8 @@ def _about(upload: Upload, notes: list[str]) -> dict[str, Any]:
     return {"picture": upload.key, "width": upload.size[0], "height": upload.size[1], "notes": notes}
 
 
-def _png(picture: Image.Image) -> str:
+def png(picture: Image.Image, level: int = 3) -> bytes:
+    """An image as a PNG file."""
     file = io.BytesIO()
-    picture.save(file, format="PNG", compress_level=3)
-    return base64.b64encode(file.getvalue()).decode()
+    picture.save(file, format="PNG", compress_level=level)
+    return file.getvalue()

@@ -30,6 +30,9 @@ UNEXPECTED = "something went wrong here that should not have: the server's log s
 NOT_UNDERSTOOD = "this request cannot be understood: load the page again, or see /docs"
 MOST_LETTERS = 600
 RETRY_AFTER = "3"  # seconds; a question takes about one
+LOG = logging.getLogger("excite.web")
+CONSTANT = {LOG.name, "uvicorn.error"}  # loggers whose messages hold no values, but for their arguments
+_NOTES: ContextVar[list[str] | None] = ContextVar("notes", default=None)
 
 
 class RefusedError(HTTPException):
@@ -93,11 +96,6 @@ def _fault(first: Any) -> str:
     return f"{name}: {message[:1].lower()}{message[1:]}{value}; see /docs"
 
 
-# Warnings.
-
-_NOTES: ContextVar[list[str] | None] = ContextVar("notes", default=None)
-
-
 @contextmanager
 def collected_notes() -> Iterator[list[str]]:
     """The warnings raised in the block, by this thread or by those with a copy of its context.
@@ -131,15 +129,9 @@ def _note(message: Warning | str, category: type[Warning], filename: str, lineno
         notes.append(line)
 
 
-# The log: few short lines, with kinds and places of errors but without any text of a user.
-
-LOG = logging.getLogger("excite.web")
-CONSTANT = {LOG.name, "uvicorn.error"}  # loggers whose messages hold no values, but for their arguments
-
-
 @contextmanager
 def bounded_log() -> Iterator[None]:
-    """In the block, whatever is logged, or printed as an error, becomes such lines on standard error."""
+    """In the block, what is logged or printed as an error becomes short lines, with no text of a user in them."""
     root = logging.getLogger()
     before, root.handlers[:] = root.handlers[:], [_Handler()]
     try:

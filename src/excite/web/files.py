@@ -38,10 +38,7 @@ def _templates() -> Environment:
     return templates
 
 
-# Examples.
-
-MOST_EXAMPLES = 12
-THUMBNAIL = 128
+MOST_EXAMPLES, THUMBNAIL = 12, 128  # images, and pixels of each
 PHOTOGRAPHS = {  # of scikit-image: those with free licences that need no download
     "chelsea.png": "a cat",
     "coffee.png": "a cup of coffee",
@@ -83,8 +80,6 @@ def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
         found[name] = Example(name, title or name, path)
     return found
 
-
-# Reports.
 
 PAGES = ("pointing.html", "localization.html", "grounding.html")  # the names that `excite bench` gives them
 KINDS = {".html", ".png", ".jpg", ".svg", ".csv", ".json", ".md", ".txt"}

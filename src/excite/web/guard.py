@@ -42,7 +42,7 @@ LITTLE = 2 * 2**20  # bytes of any other request
 BODIES = 6  # the largest bodies that are held at once
 PATIENCE = 30.0  # seconds without a byte
 ALTOGETHER = 300.0  # seconds for a whole request
-LINGER, LINGER_BYTES = 5.0, 64 * 2**20  # seconds and bytes of a refused request that are still read
+LINGER = 5.0  # seconds in which a refused request is still read
 
 SECURITY = {
     "X-Content-Type-Options": "nosniff",
@@ -212,13 +212,10 @@ async def respond_and_drain(response: Response, receive: Receive, send: Send) ->
     response.headers["Connection"] = "close"
     await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
     await send({"type": "http.response.body", "body": bytes(response.body), "more_body": True})
-    read, more = 0, True
     with suppress(TimeoutError):
         async with asyncio.timeout(LINGER):
-            while more and read < LINGER_BYTES:
-                message = await receive()
-                read += len(message.get("body", b""))
-                more = message.get("more_body", False)
+            while (await receive()).get("more_body", False):
+                pass
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

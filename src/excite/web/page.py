@@ -1,7 +1,4 @@
-"""The page: its HTML, and the answers that its script draws: a picture and views of maps.
-
-Coordinates are shares of the image's sides, so that the browser draws at any size without asking again.
-"""
+"""The page: its HTML, and the answers that its script draws at any size: coordinates are shares of the sides."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from excite.readouts.figure import percent
 from excite.readouts.notebook import data_address
 from excite.readouts.overlay import TABLES
 from excite.vocabulary import read_phrase
-from excite.web.answers import map_answer, map_readouts, phrase_answer, rounded
+from excite.web.answers import map_answer, map_readouts, phrase_answer, png, rounded
 from excite.web.api import AsciiJSON
 from excite.web.errors import GoneError, collected_notes
 from excite.web.files import filled_in
@@ -45,8 +42,6 @@ if TYPE_CHECKING:
 
 USUAL, WORD = "usual", "c-mwp"  # the default methods of the commands
 SIDE_BY_SIDE = ("mwp", "c-mwp")
-MARKS = ("point", "box", "regions")
-OPACITY = 60  # per cent
 FINDINGS = 8
 MOST_CELLS = 24
 REGIONS = 5
@@ -122,8 +117,8 @@ def page_html(service: Service, reports: Sequence[Report], examples: Mapping[str
         side_by_side=[*SIDE_BY_SIDE, *(name for name in METHODS if name not in SIDE_BY_SIDE)],
         compared=SIDE_BY_SIDE,
         tables={name: table().ravel().tolist() for name, table in TABLES.items()},
-        marks=MARKS,
-        opacity=OPACITY,
+        marks=("point", "box", "regions"),
+        opacity=60,  # per cent
         reports=reports,
         examples=[(one.name, one.title, one.thumbnail()) for one in examples.values()],
     )
@@ -147,7 +142,7 @@ class PageAnswers:
         shown: View = {"picture": None, "view": None, "error": None, "findings": []}
         try:
             upload = self.find_upload(asked)
-            shown["picture"] = picture_view(upload)
+            shown["picture"] = _picture_view(upload)
             if asked.findings:
                 shown["findings"] = self.findings(upload, asked)
             with collected_notes() as notes:
@@ -164,7 +159,7 @@ class PageAnswers:
                 rows = self._rows(upload, asked)
         except ExciteError as error:
             return {"picture": None, "rows": [], "error": sentence(error)}
-        return {"picture": picture_view(upload), "rows": rows, "error": " ".join(map(sentence, notes)) or None}
+        return {"picture": _picture_view(upload), "rows": rows, "error": " ".join(map(sentence, notes)) or None}
 
     def find_upload(self, asked: Selection) -> Upload:
         """The image that was dropped or picked; a `GoneError` if it is no longer kept."""
@@ -254,8 +249,7 @@ def sentence(error: Exception | str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
-def picture_view(upload: Upload) -> View:
-    """The address of an image, and its size as it was sent."""
+def _picture_view(upload: Upload) -> View:
     return {"key": upload.key, "url": f"pictures/{upload.key}", "width": upload.size[0], "height": upload.size[1]}
 
 
@@ -322,9 +316,7 @@ def _strength(stretched: Tensor) -> str:
     small = interpolate(plane, (max(1, round(height * share)), max(1, round(width * share))), mode="area")[0, 0]
     largest = small.max()
     grey = to_numpy((small / largest if largest > 0 else small).mul(255).round()).astype(np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(grey).save(file, "PNG", compress_level=1)
-    return data_address("image/png", file.getvalue())
+    return data_address("image/png", png(Image.fromarray(grey), level=1))
 
 
 def _npy(values: Tensor) -> str:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from fastapi import FastAPI
     from starlette.types import Receive, Scope, Send
 
     from excite.web.service import Service
@@ -44,13 +43,10 @@ REASONS = {
     errno.EACCES: "it needs rights that you do not have; choose one above 1023",
     errno.EADDRNOTAVAIL: "it is no address of this machine; use 127.0.0.1, or 0.0.0.0",
 }
-BACKLOG = 128
 CONNECTIONS = 256  # a browser opens half a dozen
 HEAD = 64 * 1024  # bytes of a request before its body; the guard is stricter, with a better message
 IDLE = 30.0  # seconds for a whole head
 LAST_WORDS = 1.0  # seconds to read the reason why a connection is closed
-KEEP_ALIVE = 15  # seconds between two requests
-LAST_ANSWERS = 5  # seconds for pending requests when the server ends
 
 
 def serve(  # noqa: PLR0913 - all but one may be left out
@@ -78,8 +74,12 @@ def serve(  # noqa: PLR0913 - all but one may be left out
             if open_browser:
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()  # some browsers take long
 
+        found = find_reports(reports) if reports is not None else []
+        app = create_api(service)
+        app.include_router(report_routes(found))
+        app.include_router(page_routes(service, found, find_examples(examples)))
         guard = Guard(
-            build_app(service, reports, examples),
+            app,
             limits=service.limits,
             hosts=_names(host),
             any_address=host in ANY,
@@ -94,15 +94,6 @@ def serve(  # noqa: PLR0913 - all but one may be left out
         loading.join(timeout=10)
         if not server.started:
             raise ExciteError("the server could not start: the lines above say why")
-
-
-def build_app(service: Service, reports: Path | None = None, examples: Path | None = None) -> FastAPI:
-    """The app: the HTTP interface, the reports, and the page."""
-    found = find_reports(reports) if reports is not None else []
-    app = create_api(service)
-    app.include_router(report_routes(found))
-    app.include_router(page_routes(service, found, find_examples(examples)))
-    return app
 
 
 def _load(service: Service) -> None:
@@ -145,10 +136,9 @@ def _names(host: str) -> list[str]:
 def _listening_socket(host: str, port: int) -> socket.socket:
     """A listening socket, before anything heavy is loaded."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=128)
     except (socket.gaierror, UnicodeError) as error:
         raise ExciteError(f"{host!r} is no name or address of this machine: use 127.0.0.1, or 0.0.0.0") from error
     except OSError as error:
@@ -241,8 +231,8 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=KEEP_ALIVE,
-                timeout_graceful_shutdown=LAST_ANSWERS,
+                timeout_keep_alive=15,  # seconds between two requests
+                timeout_graceful_shutdown=5,  # seconds for pending requests when the server ends
                 h11_max_incomplete_event_size=HEAD,
             )
         )

@@ -145,10 +145,7 @@ class ConcurrencyLimit:
 
 @ttl_cache(maxsize=1, ttl=5)  # seconds
 def trim_memory() -> None:
-    """Return freed memory to the system, at most once in so many seconds.
-
-    glibc keeps the holes between pieces: after 60 images with a phrase each, 700 MB were held with 200 MB in use.
-    """
+    """Return freed memory to the system: after 60 images with phrases, glibc held 700 MB with 200 MB in use."""
     if hasattr(LIBC, "malloc_trim"):
         LIBC.malloc_trim(0)
 
