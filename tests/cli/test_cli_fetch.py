@@ -46,13 +46,6 @@ def test_without_network(excite, here, monkeypatch):
     assert ended.err.count("\n") == 1
 
 
-def test_refusals(excite, here):
-    assert excite("fetch", "voc1066", "--to", "data").complaint.startswith("no data set is called 'voc1066'")
-    assert "has no split 'vla'" in excite("fetch", "voc2007", "--to", "data", "--split", "vla").complaint
-    assert "missing option '--to'" in excite("fetch", "voc2007").complaint
-    assert list(here.iterdir()) == []
-
-
 def test_the_help_names_all(excite):
     said = excite("fetch", "--help").out
     assert all(name in said for name in PUBLISHED)

@@ -6,30 +6,6 @@ from excite.errors import ExciteError
 from excite.jobs import Executor
 from excite.jobs.cluster import connected
 
-LONG = {
-    "attend": ("attend", "cat.png"),
-    "boxes": ("boxes", "photos"),
-    "layers": ("layers", "everyday", "--data", "voc"),
-    "finetune": ("finetune", "--data", "voc", "--out", "new"),
-    "pointing": ("bench", "pointing", "--data", "voc"),
-    "localization": ("bench", "localization", "--data", "voc"),
-}
-
-
-WRONG = {
-    ("--engine", "spark"): "there is no engine 'spark': choose local or ray",
-    ("--address", "auto"): "--address is that of a Ray cluster: give --engine ray too",
-    ("--workers", "0"): "workers",
-    ("--engine", "ray"): "pip install 'excite[ray]'",  # where it is not installed
-}
-
-
-@pytest.mark.parametrize("command", LONG)
-def test_every_long_command_says_what_is_wrong(excite, here, command, monkeypatch):
-    monkeypatch.setattr("excite.jobs.executor.find_spec", lambda _name: None)
-    for options, said in WRONG.items():
-        assert said in excite(*LONG[command], *options).complaint
-
 
 @pytest.mark.parametrize(
     ("address", "said"),

@@ -1,7 +1,6 @@
 """``excite export`` as a user meets it: files, what it prints, and one line for every mistake."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -28,33 +27,6 @@ def test_a_file_that_agrees_is_written_and_may_be_written_again(excite, model, c
     assert ended.code == 0
     assert "checked on 1 image: the map differs by at most" in ended.out
     assert "mwp" in ended.out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "say which file to write: --onnx FILE or --pt2 FILE"),
-        (["--onnx", "a.onnx", "--pt2", "a.pt2"], "say which file to write"),
-        (["--onnx", "a.txt"], "end it in .onnx"),
-        (["--onnx", "a.onnx", "--size", "wide"], "'wide' is no size"),
-        (["--onnx", "a.onnx", "--layer", "nowhere"], "no layer 'nowhere' in this network"),
-        (["--onnx", "a.onnx", "--method", "grad"], "the method 'grad' cannot be exported: choose mwp or c-mwp"),
-        (["--onnx", "a.onnx", "--check", "missing.jpg"], "missing.jpg"),
-        (["--onnx", "taken.onnx"], "was not made by excite export: give another name"),
-        (["--onnx", "file/a.onnx"], "cannot write 'file/a.onnx'"),
-    ],
-)
-def test_mistakes_are_one_line(excite, model, here, arguments, said):
-    Path("taken.onnx").write_text("somebody's work", encoding="utf-8")
-    Path("file").write_text("no folder", encoding="utf-8")
-    assert said in excite("export", model, *arguments).complaint
-    assert Path("taken.onnx").read_text(encoding="utf-8") == "somebody's work"
-    assert sorted(path.name for path in here.iterdir()) == ["file", "taken.onnx"]
-
-
-def test_without_the_packages_it_says_which(excite, model, here, monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnxscript", None)
-    assert excite("export", model, "--onnx", "a.onnx").complaint.endswith("pip install 'excite[onnx]'")
 
 
 def test_torch_export_writes_a_file_too_and_none_that_does_not_agree(excite, model, here, monkeypatch):

@@ -2,13 +2,8 @@
 
 import base64
 import hashlib
-import json
-import os
 import shutil
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
 
 PATIENCE = 30_000  # milliseconds; the machine may be busy with other tests
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -25,20 +20,6 @@ FILES = """async ([content, name, kind, selector]) => {
     place.dispatchEvent(new DragEvent(event, { dataTransfer: carried, bubbles: true, cancelable: true }));
   }
 }"""
-
-
-@contextmanager
-def served(folder, *arguments):
-    """`excite serve` in a process of its own; gives its address."""
-    command = [sys.executable, "-m", "excite", "serve", "--port", "0", "--json", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - ours
-        try:
-            yield json.loads(process.stdout.readline())["url"]
-        finally:
-            process.terminate()
-            process.wait(30)
-    assert process.returncode == 0
 
 
 class Visitor:

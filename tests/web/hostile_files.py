@@ -9,8 +9,6 @@ import numpy as np
 from PIL import Image
 from servers import encoded
 
-__all__ = ["BOMBS", "CUT", "OTHERS"]
-
 
 def noise():
     return Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8))

@@ -11,33 +11,14 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from annotated import colour_classifier
 from PIL import Image
 
-from excite.web.service import Service
-from excite.web.uploads import Limits
-
-__all__ = [
-    "PATIENCE",
-    "Instant",
-    "Running",
-    "check_ends_well",
-    "colour_service",
-    "encoded",
-    "multipart",
-    "red_square",
-    "running",
-]
+from excite.web.service import Limits, Service
 
 PATIENCE = 120  # seconds; machines may be busy
-TESTS = Path(__file__).parents[1]
-SCRIPT = """
-import sys
-sys.path[:0] = {folders!r}
-from servers import run
-run({limits!r}, {options!r})
-"""
 
 
 class Instant:
@@ -95,9 +76,11 @@ class Running:
     """A server in a process of its own."""
 
     process: subprocess.Popen
-    host: str
-    port: int
+    url: str
     token: str | None
+
+    def __post_init__(self):
+        self.host, self.port = urlsplit(self.url).hostname, urlsplit(self.url).port
 
     def ask(self, method, path, body=None, headers=None):
         """The code, the headers and the content of an answer."""
@@ -109,6 +92,11 @@ class Running:
         finally:
             connection.close()
 
+    def seconds(self):
+        """Of the processor, which the process has used."""
+        used = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
+
     def memory(self):
         """Bytes that the process holds."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -116,22 +104,23 @@ class Running:
 
 
 @contextmanager
-def running(limits=None, **options):
-    """A real server that has to end well."""
-    folders = [str(TESTS), str(TESTS / "web")]
-    script = SCRIPT.format(folders=folders, limits=limits or {}, options=options)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(  # noqa: S603 - ours
-        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        told = json.loads(process.stdout.readline() or process.stderr.read())
-        host, _, port = told["url"].removeprefix("http://").partition("/")[0].rpartition(":")
-        yield Running(process, host, int(port), told["token"])
-        check_ends_well(process)
-    finally:
-        process.kill()
-        process.communicate()
+def started(*command, folder=None, log=subprocess.PIPE, **environment):
+    """A real server by a command of Python that prints its address and token as JSON, and has to end well."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path), **environment}
+    with subprocess.Popen(  # noqa: S603 - ours
+        [sys.executable, *command], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
+    ) as process:
+        try:
+            told = json.loads(process.stdout.readline() or process.stderr.read())
+            yield Running(process, **told)
+            check_ends_well(process)
+        finally:
+            process.kill()
+
+
+def running(limits=None):
+    """A server of colours with little patience."""
+    return started("-c", f"import servers\nservers.run({limits or {}!r})")
 
 
 def check_ends_well(process, number=signal.SIGTERM):
@@ -141,21 +130,19 @@ def check_ends_well(process, number=signal.SIGTERM):
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert out == ""
-    lines = {line.partition(" (")[0] for line in err.splitlines()}
+    lines = {line.partition(" (")[0] for line in (err or "").splitlines()}
     assert lines <= {"excite: warning: Invalid HTTP request received."}, err
 
 
-def run(limits, options):
-    """In that process: serve until told to end, with little patience."""
+def announce(url, token):
+    print(json.dumps({"url": url, "token": token}), flush=True)
+
+
+def run(limits):
+    """In that process: serve until told to end."""
     from excite.web import guard as limited
     from excite.web import server
-    from excite.web.server import serve
 
     limited.PATIENCE, limited.LINGER, server.IDLE = 1.5, 0.5, 1.5
     server.CONNECTIONS = 20
-    serve(
-        colour_service("slow", seconds=1, **limits),
-        port=0,
-        announce=lambda url, token: print(json.dumps({"url": url, "token": token}), flush=True),
-        **options,
-    )
+    server.serve(colour_service("slow", seconds=1, **limits), port=0, announce=announce)

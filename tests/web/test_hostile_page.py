@@ -2,23 +2,18 @@
 
 import html
 import json
-import os
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
 from browser import ARGUMENTS, CHROMIUM, Visitor
 from hostile_names import HOSTILE, UNUSUAL
-from servers import TESTS, Running, check_ends_well, red_square
+from servers import red_square, started
 
 if find_spec("fastapi") is None:
     pytest.skip("the page needs excite[serve]", allow_module_level=True)
 
 SCRIPT = """
-import sys
-sys.path[:0] = {folders!r}
 from hostile_names import MODEL, hostile_card
 from excite.cli.app import main
 from excite.models import MODELS
@@ -41,23 +36,8 @@ def server(tmp_path_factory):
     report.mkdir(parents=True)
     title = html.escape(f"{HOSTILE['script']} {HOSTILE['direction']}")
     (report / "pointing.html").write_text(f"<!doctype html><title>{title}</title><h1>91.3</h1>")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    script = SCRIPT.format(folders=[str(TESTS)])
-    process = subprocess.Popen(  # noqa: S603 - ours
-        [sys.executable, "-c", script],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        url = json.loads(process.stdout.readline() or process.stderr.read())["url"]
-        yield Running(process, "127.0.0.1", int(url.rstrip("/").rpartition(":")[2]), None)
-        check_ends_well(process)
-    finally:
-        process.kill()
-        process.communicate()
+    with started("-c", SCRIPT, folder=folder) as server:
+        yield server
 
 
 @pytest.mark.parametrize("path", ["/", "/page/layers?model=", "/docs", "/models", "/labels", "/openapi.json"])
@@ -88,9 +68,7 @@ def test_the_page_shows_text(server):
     api = pytest.importorskip("playwright.sync_api")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        visitor = Visitor(
-            browser.new_context(viewport={"width": 1280, "height": 900}), f"http://127.0.0.1:{server.port}/"
-        )
+        visitor = Visitor(browser.new_context(viewport={"width": 1280, "height": 900}), server.url)
         page = visitor.page
         visitor.drop(red_square(), name=f"red{HOSTILE['direction']}<b>.png")
         visitor.says(".drop-told", r"red\u202egpj.exe\u2066<b>.png, 96 ")

@@ -7,9 +7,11 @@ import re
 import signal
 import socket
 import time
+import tomllib
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 from hostile_files import BOMBS, CUT, OTHERS
 from servers import PATIENCE, check_ends_well, multipart, red_square, running
@@ -57,6 +59,10 @@ def refusal(status, *question):
     return lambda server: refused(server, status, *question)
 
 
+def connected(server):
+    return socket.create_connection((server.host, server.port), timeout=PATIENCE)
+
+
 def say(wire, sent):
     """Send all that the server wants to hear."""
     with suppress(BrokenPipeError, ConnectionResetError):  # it has heard enough; its answer is there all the same
@@ -66,7 +72,7 @@ def say(wire, sent):
 def refused_raw(server, status, sent):
     """As `refused`, of bytes that no library would send."""
     begun = time.monotonic()
-    with socket.create_connection((server.host, server.port), timeout=PATIENCE) as wire:
+    with connected(server) as wire:
         say(wire, sent)
         answer = http.client.HTTPResponse(wire)
         answer.begin()
@@ -77,8 +83,7 @@ def refused_raw(server, status, sent):
 
 
 FILES = {**CUT, **BOMBS, **OTHERS}
-
-
+TABLE = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text())
 IN_FORMS = ("JPEG cut off", "PNG of 30,000 squared", "SVG with a script", "nothing")
 
 
@@ -94,15 +99,7 @@ def files():
         yield f"in JSON: {name}", refusal(422, "POST", "/ground", written, JSON)
 
 
-NAMES = {
-    "up and away": "../../../../etc/passwd",
-    "absolute": "/etc/passwd",
-    "of Windows": "C:\\\\windows\\\\system32\\\\x.dll",
-    "with a zero": "a\0b.png",
-    "without end": "x" * 3000,
-    "of letters from everywhere": "кошка-猫-🐈‍⬛-\u202egnp.exe",
-    "a command": "$(touch /tmp/pwned);`ls`.png",
-}
+NAMES = TABLE["names"] | {"without end": "x" * 3000}
 
 
 def names():
@@ -115,24 +112,21 @@ def names():
     return ((f"a name {name}", partial(taken_and_refused, name=said)) for name, said in NAMES.items())
 
 
-FORM = "multipart/form-data"
+FORM, EDGE = "multipart/form-data", "multipart/form-data; boundary=edge"
 PART = b'--edge\r\nContent-Disposition: form-data; name="image"; filename="x"\r\n\r\n'
 BROKEN_FORMS = {
     "without a boundary": (FORM, PART + b"x\r\n--edge--\r\n"),
     "with an empty boundary": (f"{FORM}; boundary=", PART + b"x\r\n--edge--\r\n"),
     "with another boundary": (f"{FORM}; boundary=other", PART + b"x\r\n--edge--\r\n"),
     "with a boundary of a thousand letters": (f"{FORM}; boundary={'b' * 1000}", b"--" + b"b" * 1000 + b"\r\n"),
-    "without an end": (f"{FORM}; boundary=edge", PART + red_square()),
-    "without anything": (f"{FORM}; boundary=edge", b""),
-    "that ends in a head": (f"{FORM}; boundary=edge", PART[:-10]),
-    "with a part without a name": (f"{FORM}; boundary=edge", b"--edge\r\nX: y\r\n\r\nx\r\n--edge--\r\n"),
-    "with a head of half a megabyte": (f"{FORM}; boundary=edge", b"--edge\r\nX: " + b"y" * 500_000 + b"\r\n\r\nx"),
-    "with a thousand heads": (f"{FORM}; boundary=edge", b"--edge\r\n" + b"X: y\r\n" * 1000 + b"\r\nx\r\n--edge--\r\n"),
-    "with a strange charset": (
-        f"{FORM}; boundary=edge; charset=rot13",
-        b"--edge\r\nContent-Disposition: form-data\r\n",
-    ),
-    "of noise": (f"{FORM}; boundary=edge", OTHERS["random bytes"]),
+    "without an end": (EDGE, PART + red_square()),
+    "without anything": (EDGE, b""),
+    "that ends in a head": (EDGE, PART[:-10]),
+    "with a part without a name": (EDGE, b"--edge\r\nX: y\r\n\r\nx\r\n--edge--\r\n"),
+    "with a head of half a megabyte": (EDGE, b"--edge\r\nX: " + b"y" * 500_000 + b"\r\n\r\nx"),
+    "with a thousand heads": (EDGE, b"--edge\r\n" + b"X: y\r\n" * 1000 + b"\r\nx\r\n--edge--\r\n"),
+    "with a strange charset": (f"{EDGE}; charset=rot13", b"--edge\r\nContent-Disposition: form-data\r\n"),
+    "of noise": (EDGE, OTHERS["random bytes"]),
 }
 
 
@@ -166,85 +160,42 @@ PARTS = {
 }
 
 
-WRITTEN = {
+WRITTEN = TABLE["json"] | {
     "nested a hundred thousand deep": "[" * 100_000,
     "objects nested deep": '{"concept":' * 50_000,
-    "cut off": '{"concept": "red"',
-    "a list": "[1]",
-    "a number": "1",
-    "null": "null",
-    "two values": "{}{}",
     "no UTF-8": b'{"concept": "\xff"}',
-    "an image that is not base64": '{"image": "%%%%", "concept": "red"}',
-    "an image that is a number": '{"image": 7}',
-    "an image that is an address": '{"image": "file:///etc/passwd"}',
     "a hundred thousand concepts": json.dumps({"concept": ["red"] * 100_000}),
-    "concepts in concepts": '{"concept": [["red"]]}',
-    "a key of half a letter": '{"picture": "\\ud800"}',
-    "not a number": '{"phrase": "red", "gamma": NaN}',
-    "more than all": '{"phrase": "red", "gamma": 1e999}',
-    "less than nothing": '{"phrase": "red", "gamma": -1}',
     "a number of ten thousand digits": '{"phrase": "red", "most": ' + "9" * 10_000 + "}",
-    "a negative number": '{"phrase": "red", "most": -5}',
-    "half a region": '{"phrase": "red", "most": 1.5}',
-    "a prototype": '{"__proto__": {"admin": true}, "phrase": "red"}',
 }
 
 
 def texts():
-    """JSON with a wrong question."""
+    """JSON with a wrong question, and paths that lead nowhere."""
     for name, written in WRITTEN.items():
         path = "/ground" if "phrase" in str(written) else "/attend"
         yield f"JSON: {name}", refusal((400, 404), "POST", path, written, JSON)
+    for path, status in PATHS.items():
+        yield path[:60], refusal(status, *path.split(" "))
 
 
-PATHS = [
-    ("GET", "/..%2f..%2fetc/passwd", 404),
-    ("GET", "/../../etc/passwd", 404),
-    ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
-    ("GET", "/assets/..%2f..%2f..%2fetc/passwd", 404),
-    ("GET", "/static/..%2f..%2fserver.py", 404),
-    ("GET", "/static/%00", 404),
-    ("GET", "/static/page.html", 404),
-    ("GET", "/file=/etc/passwd", 404),
-    ("POST", "/upload", 404),
-    ("POST", "/static/page.js", 405),
-    ("GET", "/docs/", 404),
-    ("GET", "/reports/../../etc/passwd", 404),
-    ("GET", "/reports/x/..%2f..%2fetc%2fpasswd", 404),
-    ("GET", "/pictures/..%2f..%2fetc%2fpasswd", 404),
-    ("GET", "/pictures/%00", 404),
-    ("GET", "/pictures/" + "a" * 5000, 404),
-    ("GET", "/pictures/" + "0" * 32, 410),
-    ("GET", "/pictures/" + "0" * 32 + "?side=99999999999999999999", 400),
-    ("GET", "/labels?model=../../etc/passwd", 404),
-    ("GET", "/labels?search=" + "a" * 5000, 400),
-    ("GET", "/labels?" + "a=b&" * 3000, 414),
-    ("GET", "//evil.example/", 404),
-    ("PUT", "/pictures", 405),
-    ("DELETE", "/pictures/" + "0" * 32, 405),
-    ("TRACE", "/attend", 405),
-    ("POST", "/health", 405),
-]
-
-
-def paths():
-    """Paths that lead nowhere."""
-    return ((f"{method} {path[:60]}", refusal(status, method, path)) for method, path, status in PATHS)
+PATHS = TABLE["paths"] | {
+    "GET /pictures/" + "a" * 5000: 404,
+    "GET /pictures/" + "0" * 32 + "?side=99999999999999999999": 400,
+    "GET /labels?search=" + "a" * 5000: 400,
+    "GET /labels?" + "a=b&" * 3000: 414,
+}
 
 
 HEAD = b"POST /pictures HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 WIRE = {
     "a length that is larger than what comes": (HEAD + b"Content-Length: 5000\r\n\r\nx", 408),
     "a length above the limit": (HEAD + b"Content-Length: 99999999999\r\n\r\n", 413),
     "a negative length": (HEAD + b"Content-Length: -5\r\n\r\n", 400),
     "a length that is none": (HEAD + b"Content-Length: many\r\n\r\n", 400),
     "two lengths": (HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nx", 400),
-    "chunks above the limit": (
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 20,
-        413,
-    ),
-    "a chunk of a strange size": (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n", (400, 422)),
+    "chunks above the limit": (CHUNKED + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 20, 413),
+    "a chunk of a strange size": (CHUNKED + b"zz\r\nx\r\n", (400, 422)),
     "a head of 20 kilobytes": (HEAD + b"X: " + b"y" * 20_000 + b"\r\n\r\n", 431),
     "a head of a megabyte": (HEAD + b"X: " + b"y" * 1_000_000, 400),
     "three thousand headers": (HEAD + b"".join(b"X-%d: y\r\n" % k for k in range(3000)) + b"\r\n", 431),
@@ -272,7 +223,7 @@ def check_second_request(server):
     """What follows the body is another request, and is no way round the guard."""
     first = HEAD + b"Content-Length: 2\r\n\r\nno"
     second = b"GET /etc/passwd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    with socket.create_connection((server.host, server.port), timeout=PATIENCE) as wire:
+    with connected(server) as wire:
         say(wire, first + second)
         heard = b"".join(iter(lambda: wire.recv(65536), b""))
     assert re.findall(rb"HTTP/1.1 (\d+)", heard) == [b"422", b"404"]
@@ -281,7 +232,7 @@ def check_second_request(server):
 
 def check_left_in_the_middle(server):
     for _ in range(20):
-        with socket.create_connection((server.host, server.port), timeout=PATIENCE) as wire:
+        with connected(server) as wire:
             wire.sendall(HEAD + b"Content-Length: 500000\r\n\r\n" + b"x" * 1000)
     deadline = time.monotonic() + PATIENCE
     while server.ask("GET", "/health")[0] == 503:  # it may not have heard yet that they are gone
@@ -294,7 +245,7 @@ def check_half_a_head(server):
     """Neither at the beginning nor behind another request is a head waited for that does not end."""
     begun = time.monotonic()
     for before in (b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"):
-        with socket.create_connection((server.host, server.port), timeout=PATIENCE) as wire:
+        with connected(server) as wire:
             if before:
                 wire.sendall(before)
                 assert b" 200 " in wire.recv(65536)
@@ -309,7 +260,7 @@ def check_all_connections(server):
     """Whoever comes then is told to come again, and is answered when they do."""
     with ExitStack() as held:
         for _ in range(20):
-            held.enter_context(socket.create_connection((server.host, server.port), timeout=PATIENCE))
+            held.enter_context(connected(server))
         begun = time.monotonic()
         status, headers, content = server.ask("GET", "/health")
         assert "connected" in check_refused(content, begun)
@@ -324,7 +275,7 @@ def check_ends_in_the_middle_of_an_answer(server):
     body, headers = multipart(("image", "photo.png", red_square()), ("model", "slow"), ("concept", "red"))
     told = {"Host": "localhost", "Expect": "100-continue", "Content-Length": len(body), **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
-    with socket.create_connection((server.host, server.port), timeout=PATIENCE) as wire:
+    with connected(server) as wire:
         wire.sendall(f"POST /attend HTTP/1.1\r\n{head}\r\n".encode())
         assert wire.recv(65536).startswith(b"HTTP/1.1 100")  # it has begun to listen
         wire.sendall(body)
@@ -337,7 +288,7 @@ def check_ends_in_the_middle_of_an_answer(server):
 
 def test_each_is_refused_and_the_next_person_is_answered():
     """One test, and not one for each: a server takes longer to start than all of them together."""
-    cases = dict(chain(files(), names(), forms(), texts(), paths(), wires()))
+    cases = dict(chain(files(), names(), forms(), texts(), wires()))
     assert len(cases) > 150
     failures = {}
     with running(LIMITS) as server:

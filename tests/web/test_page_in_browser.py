@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from browser import ARGUMENTS, CHROMIUM, Visitor, served
+from browser import ARGUMENTS, CHROMIUM, Visitor
 from PIL import Image
+from servers import encoded, started
 
 import excite
 from excite.readouts.figure import percent
@@ -31,8 +32,8 @@ def url(tmp_path_factory):
     report = folder / "excite-out" / "pointing"
     report.mkdir(parents=True)
     (report / "pointing.html").write_text(REPORT)
-    with served(folder) as address:
-        yield address
+    with started("-m", "excite", "serve", "--port", "0", "--json", folder=folder) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module")
@@ -56,19 +57,14 @@ def visit(browser, url):
     yield visit
     for visitor in visitors:
         visitor.page.context.close()
-        hosts = {
-            urlsplit(address).hostname for address in visitor.requests if not address.startswith(("data:", "blob:"))
-        }
-        assert hosts == {"127.0.0.1"}
-        assert visitor.faults == []
-        assert visitor.dialogs == []
+        asked = [address for address in visitor.requests if not address.startswith(("data:", "blob:"))]
+        assert {urlsplit(address).hostname for address in asked} == {"127.0.0.1"}
+        assert (visitor.faults, visitor.dialogs) == ([], [])
 
 
 @pytest.fixture(scope="module")
 def photograph():
-    file = io.BytesIO()
-    Image.fromarray(data.coffee()).save(file, "JPEG", quality=90)
-    return file.getvalue()
+    return encoded(Image.fromarray(data.coffee()), "JPEG", quality=90)
 
 
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["1280", "390"])

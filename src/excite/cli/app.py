@@ -12,12 +12,13 @@ import threading
 import traceback
 import warnings
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from excite.cli import attend, bench, boxes, check, export, fetch, ground, layers, ls, serve, tags, train
-from excite.cli.console import complain, note, say, say_help
+from excite.cli import attend, bench, check, export, ground, ls, serve, tags, train
+from excite.cli.console import complain, help_without_command, note, say
 from excite.cli.train import FINETUNE_EXAMPLES, finetune_command
 from excite.errors import ExciteError, visible
 
@@ -25,21 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-
-FAILED = 1  # exit code
-STOPPED = 130  # exit code after Ctrl-C
-UNEXPECTED = 70  # exit code of a fault of excite itself: EX_SOFTWARE of Unix
+FAILED, STOPPED, UNEXPECTED = 1, 130, 70  # exit codes; 130 after Ctrl-C, 70 is EX_SOFTWARE of Unix
 
 AGAIN = "and start again: what was finished is kept"
-NO_ROOM = f"make room {AGAIN}"
 NOT_ALLOWED = "is it writable, and are you allowed to? Choose another folder, or change its permissions"
 REMEDIES = {
-    errno.ENOSPC: NO_ROOM,
-    errno.EDQUOT: NO_ROOM,
-    errno.EFBIG: NO_ROOM,
-    errno.EACCES: NOT_ALLOWED,
-    errno.EPERM: NOT_ALLOWED,
-    errno.EROFS: NOT_ALLOWED,
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), f"make room {AGAIN}"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), NOT_ALLOWED),
     errno.EIO: f"the disk or the net does not answer as it should: see to it, {AGAIN}",
     errno.ENOENT: f"was it removed? Put it back {AGAIN}",
     errno.EMFILE: f"allow more with `ulimit -n 4096` {AGAIN}",
@@ -59,11 +52,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("attend", epilog=attend.EXAMPLES)(attend.command)
-app.command("boxes", epilog=boxes.EXAMPLES)(boxes.command)
+app.command("boxes", epilog=attend.BOXES_EXAMPLES)(attend.boxes_command)
 app.command("check", epilog=check.EXAMPLES)(check.command)
-app.command("layers", epilog=layers.EXAMPLES)(layers.command)
+app.command("layers", epilog=check.LAYERS_EXAMPLES)(check.layers_command)
 app.command("export", epilog=export.EXAMPLES)(export.command)
-app.command("fetch", epilog=fetch.EXAMPLES)(fetch.command)
+app.command("fetch", epilog=ls.FETCH_EXAMPLES)(ls.fetch_command)
 app.command("finetune", epilog=FINETUNE_EXAMPLES)(finetune_command)
 app.command("ground", epilog=ground.EXAMPLES)(ground.command)
 app.command("serve", epilog=serve.EXAMPLES)(serve.command)
@@ -93,20 +86,13 @@ def options(
 
     Start with: excite attend PHOTO
     """
-    if context.invoked_subcommand is None:
-        say_help(context)
-        raise typer.Exit(2)
+    help_without_command(context)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; an error is one line on standard error and an exit code that is not 0.
 
     Ctrl-C ends it with 130 and SIGTERM with 143, a fault of excite itself with 70. Only ``--debug`` shows a trace.
-
-    Example:
-        >>> main(["--version"])  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        SystemExit: 0
     """
     given = sys.argv[1:] if arguments is None else arguments
     os.environ.setdefault(*KERNELS)
@@ -140,7 +126,7 @@ def _run(arguments: list[str], signals: StopSignals, *, debug: bool) -> tuple[st
             obj=arguments,  # for commands that record how they were called
         )
     except usage_error as error:
-        return _one_line(error), 2
+        return _usage_line(error), 2
     except (KeyboardInterrupt, Exception) as error:
         if signals.received is None and not isinstance(error, KeyboardInterrupt):
             if debug:
@@ -151,9 +137,7 @@ def _run(arguments: list[str], signals: StopSignals, *, debug: bool) -> tuple[st
     unwritten = flush_answers()
     if code == STOPPED:
         return "stopped; what was finished is kept", signals.code
-    if unwritten is not None:
-        return unwritten, FAILED
-    return None, code or 0
+    return (None, code or 0) if unwritten is None else (unwritten, FAILED)
 
 
 def _command(arguments: list[str]) -> str:
@@ -163,10 +147,8 @@ def _command(arguments: list[str]) -> str:
     return " ".join(["excite", *words[: 2 if words and words[0] in groups else 1]])
 
 
-def _one_line(error: Exception) -> str:
-    """A usage error as one line."""
-    message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
-    context = getattr(error, "ctx", None)
+def _usage_line(error: Any) -> str:
+    message, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
     command = context.command_path if context is not None else "excite"
     return f"{message[:1].lower()}{message[1:]} (see `{command} --help`)"
 
@@ -175,20 +157,13 @@ def _one_line(error: Exception) -> str:
 
 
 def _show_trace(_kind: object, error: BaseException, _trace: object) -> None:
-    """What Python shows of an error that nobody caught, without anything that acts on the terminal."""
+    """Print a trace without anything that acts on the terminal."""
     for line in "".join(traceback.format_exception(error)).splitlines():
         sys.stderr.write(f"{visible(line)}\n")
 
 
 def describe_error(error: BaseException, command: str) -> tuple[str, int]:
-    """The message of an error, and the exit code; ``command`` is for example "excite bench pointing".
-
-    Example:
-        >>> describe_error(KeyError("x"), "excite attend")[0]
-        "excite attend: KeyError: 'x'; this is a fault of excite: run it again with --debug and report what it prints"
-        >>> describe_error(OSError(28, "No space left on device", "out/a.png"), "excite attend")[0]
-        "'out/a.png': No space left on device; make room and start again: what was finished is kept"
-    """
+    """The message of an error, and the exit code; ``command`` is for example "excite bench pointing"."""
     if isinstance(error, ExciteError):
         return str(error), FAILED
     if isinstance(error, MemoryError) or any(words in str(error).lower() for words in MEMORY_WORDS):
@@ -201,76 +176,48 @@ def describe_error(error: BaseException, command: str) -> tuple[str, int]:
 
 
 def _system_error(error: OSError) -> str:
-    where = "" if error.filename is None else f"{os.fsdecode(error.filename)!r}: "
-    reason = error.strerror or os.strerror(error.errno or 0)
-    return f"{where}{reason}; {REMEDIES.get(error.errno or 0, f'mend that {AGAIN}')}"
+    where, number = "" if error.filename is None else f"{os.fsdecode(error.filename)!r}: ", error.errno or 0
+    return f"{where}{error.strerror or os.strerror(number)}; {REMEDIES.get(number, f'mend that {AGAIN}')}"
 
 
 def flush_answers() -> str | None:
-    """Flush standard output; the error message of that, "" if the reader has gone, None without an error.
-
-    Python itself would flush at exit, and show a trace.
-
-    Example:
-        >>> flush_answers() is None
-        True
-    """
+    """Flush standard output, before Python does at exit with a trace; the error, "" if the reader has gone."""
     try:
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest cannot be written
-        broken = error.errno == errno.EPIPE
-        return "" if broken else f"cannot write the answers: {_system_error(error)}"
+        return "" if error.errno == errno.EPIPE else f"cannot write the answers: {_system_error(error)}"
     return None
 
 
 @contextmanager
 def quiet_hooks(stop_at_once: Callable[[], None]) -> Iterator[None]:
-    """In the block, errors that cannot be caught, in a thread or a finaliser, are one line as well.
+    """In the block, errors that cannot be caught, in a thread or a finaliser, are one line; Ctrl-C there stops."""
 
-    Args:
-        stop_at_once: called when such an error is a KeyboardInterrupt.
-    """
-
-    def unraisable(lost: Any) -> None:
+    def tell(where: str, lost: Any) -> None:
         if isinstance(lost.exc_value, KeyboardInterrupt):
             stop_at_once()
-        _note_lost("while tidying up", lost.exc_value)
+        summary = textwrap.shorten(f"{type(lost.exc_value).__name__}: {lost.exc_value}", 200)
+        note(f"{where}: {summary}; --debug tells more")
 
     before = sys.unraisablehook, threading.excepthook
-    sys.unraisablehook = unraisable
-    threading.excepthook = lambda lost: _note_lost("in a thread", lost.exc_value)
+    sys.unraisablehook, threading.excepthook = partial(tell, "while tidying up"), partial(tell, "in a thread")
     try:
         yield
     finally:
         sys.unraisablehook, threading.excepthook = before
 
 
-def _note_lost(where: str, error: BaseException | None) -> None:
-    summary = textwrap.shorten(f"{type(error).__name__}: {error}", 200)
-    note(f"{where}: {summary}; --debug tells more")
-
-
 # Ctrl-C and SIGTERM.
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CURSOR = "\x1b[?25h"  # a progress bar hides it
 
 
 class StopSignals:
-    """Handles Ctrl-C and SIGTERM in the block: the first raises a KeyboardInterrupt, the second ends the process.
-
-    Attributes:
-        received: the first signal, if any.
-
-    Example:
-        >>> with StopSignals() as signals:
-        ...     signals.received is None
-        True
-    """
+    """Handles Ctrl-C and SIGTERM in the block: the first raises a KeyboardInterrupt, the second ends the process."""
 
     def __init__(self) -> None:
-        self.received: int | None = None
+        self.received: int | None = None  # the first signal
         self._before: dict[int, Any] = {}
 
     @property
@@ -280,7 +227,7 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # the only one that may
-            for number in SIGNALS:
+            for number in (signal.SIGINT, signal.SIGTERM):
                 before = signal.getsignal(number)
                 if before in {signal.SIG_DFL, signal.default_int_handler}:  # an ignored signal stays ignored
                     self._before[number] = before

@@ -1,4 +1,4 @@
-"""``excite attend``: where in these images is the evidence?"""
+"""``excite attend`` and ``excite boxes``: where in these images is the evidence? Maps, or boxes for a detector."""
 
 from __future__ import annotations
 
@@ -6,76 +6,68 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from excite.cli.console import print_columns, progress, say, say_json, tell_failures
-from excite.cli.options import (
-    Address,
-    Engine,
-    Fresh,
-    FullyConvolutional,
-    LabelsFile,
-    Model,
-    Size,
-    Weights,
-    Workers,
-    executor_of,
-)
+from excite.cli import options
+from excite.cli.console import note, print_columns, progress, say, say_json, tell_failures
 from excite.models.cards import DEFAULT_MODEL
 
 EXAMPLES = """\b
 Examples:
-  excite attend photo.jpg                       its five best findings
-  excite attend photo.jpg tabby 761 --json      two concepts, for a program
-  excite attend photo.jpg cat --against dog     cat, not dog
-  excite attend holiday/ dog --out maps         a folder; stopped, it can be resumed
-  excite attend holiday/ dog --workers 4        four images at a time
-  excite attend photo.jpg --model timm:convnext_tiny
-  excite attend photo.jpg --model vgg16 --weights VGG_ILSVRC_16_layers.caffemodel
+  excite attend photo.jpg                                its five best findings
+  excite attend photo.jpg tabby 761 --json               two concepts, for a program
+  excite attend photo.jpg cat --against dog              cat, not dog
+  excite attend holiday/ dog --out maps --workers 4      a folder; stopped, it can be resumed
+  excite attend photo.jpg --model timm:convnext_tiny     another classifier
+"""
+BOXES_EXAMPLES = """\b
+Examples:
+  excite boxes photos/ --concept dog --concept cat      where are dogs and cats in these images?
+  excite boxes photos/ --concepts-from-folders          photos/dog/1.jpg shows a dog, photos/cat/1.jpg a cat
+  excite boxes photos/ --format csv --at-least 0.8      the best finding in each image, if it is probable
 """
 
 
 def command(
-    photo: Annotated[str, typer.Argument(metavar="PHOTO", help="An image, a folder, or a pattern in quotes.")],
+    photo: Annotated[str, Argument(metavar="PHOTO", help="An image, a folder, or a pattern in quotes.")],
     concepts: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="CONCEPT",
             help="What to look for: labels, synonyms, everyday words or indices; nothing for the classifier's five "
             "best findings. More images may come before.",
         ),
     ] = None,
-    model: Model = DEFAULT_MODEL,
-    weights: Weights = None,
-    labels: LabelsFile = None,
-    size: Size = None,
-    fully_convolutional: FullyConvolutional = None,
+    model: options.Model = DEFAULT_MODEL,
+    weights: options.Weights = None,
+    labels: options.LabelsFile = None,
+    size: options.Size = None,
+    fully_convolutional: options.FullyConvolutional = None,
     layer: Annotated[
-        list[str] | None,
-        typer.Option(help="Where to read the map, may be given several times; see `excite ls layers`."),
+        list[str] | None, Option(help="Where to read the map, may be given several times; see `excite ls layers`.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="How to make the map; see `excite ls methods`.")] = None,
+    method: options.Method = None,
     contrast: Annotated[
-        bool | None, typer.Option("--contrast/--no-contrast", help="c-mwp (the default) or plain mwp.")
+        bool | None, Option("--contrast/--no-contrast", help="c-mwp (the default) or plain mwp.")
     ] = None,
     against: Annotated[
-        list[str] | None,
-        typer.Option(help='Contrast with this concept: "cat" --against dog. May be given several times.'),
+        list[str] | None, Option(help='Contrast with this concept: "cat" --against dog. May be given several times.')
     ] = None,
-    alpha: Annotated[float, typer.Option(help="The box surrounds what is above this many means of the map.")] = 1.0,
-    workers: Workers = None,
-    engine: Engine = "local",
-    address: Address = None,
-    out: Annotated[Path, typer.Option(help="The folder for overlays and results.")] = Path("excite-out"),
-    overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw images.")] = True,
-    arrays: Annotated[bool, typer.Option("--arrays", help="Also save each map as NPY.")] = False,
-    fresh: Fresh = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each image.")] = False,
+    alpha: Annotated[float, Option(help="The box surrounds what is above this many means of the map.")] = 1.0,
+    workers: options.Workers = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    out: Annotated[Path, Option(help="The folder for overlays and results.")] = Path("excite-out"),
+    overlays: options.Overlays = True,
+    arrays: Annotated[bool, Option("--arrays", help="Also save each map as NPY.")] = False,
+    fresh: options.Fresh = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON, one object a line for each image.")] = False,
 ) -> None:
     """Draw where a classifier sees each concept, and print probability, point, box and mass."""
     from excite.autolabel.batch import AttendQuery, Batch, split_arguments
     from excite.models import Choice
 
-    executor = executor_of(workers, engine, address)
+    executor = options.executor_of(workers, engine, address)
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
     choice = Choice(model, weights, labels, size, fully_convolutional)
     query = AttendQuery.of_options(
@@ -103,3 +95,77 @@ def _row(found: dict[str, Any]) -> dict[str, str]:
         "method": found["method"],
         "overlay": found["overlay"] or "",
     }
+
+
+def boxes_command(
+    folders: Annotated[
+        list[str], Argument(metavar="FOLDER", help="Folders of images; or images, or patterns in quotes.")
+    ],
+    concept: Annotated[
+        list[str] | None,
+        Option(help="Look for this in every image; may be given several times. None: the best finding."),
+    ] = None,
+    from_folders: Annotated[
+        bool, Option("--concepts-from-folders", help="Look for what the folder is called in which an image lies.")
+    ] = False,
+    at_least: Annotated[
+        float | None,
+        Option(
+            min=0, max=1, metavar="P", help="No box for what is less probable; 0.5, or 0 with --concepts-from-folders."
+        ),
+    ] = None,
+    kind: Annotated[str, Option("--format", help="How to write the boxes: coco, csv or voc.")] = "coco",
+    model: options.Model = DEFAULT_MODEL,
+    weights: options.Weights = None,
+    labels: options.LabelsFile = None,
+    size: options.Size = None,
+    method: options.Method = None,
+    layer: options.Layer = None,
+    alpha: Annotated[float | None, Option(help="The box surrounds what is above this many means of the map.")] = None,
+    workers: options.Workers = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    out: Annotated[Path, Option(help="The folder for the files; a run that was stopped goes on there.")] = Path(
+        "excite-out/boxes"
+    ),
+    fresh: options.Fresh = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write boxes around what your images show, for a detector to learn from.
+
+    All that has to be known is what an image shows, not where. Stopped and started again, it goes on where it was.
+    """
+    from excite.autolabel import AutoLabeler, BoxQuery, find_format
+    from excite.autolabel.inputs import substitutions
+    from excite.methods import find_method
+    from excite.models import Choice
+    from excite.readouts.box import checked_alpha
+
+    if concept and from_folders:
+        raise typer.BadParameter("--concepts-from-folders already says what to look for: leave --concept out")
+    executor = options.executor_of(workers, engine, address)
+    find_format(kind)
+    how = {
+        "method": None if method is None else find_method(method).name,
+        "layer": layer,
+        "alpha": None if alpha is None else checked_alpha(alpha),
+    }
+    given = {name: value for name, value in how.items() if value is not None}
+    query = BoxQuery(tuple(concept or ()), from_folders, at_least, given)
+    classifier = Choice(model, weights, labels, size).load()
+    labeler = AutoLabeler(classifier, folders, out, query, kind, fresh=fresh)
+    if taken := substitutions(labeler.targets):
+        note(f"taken {taken}")
+    answer = labeler.write(workers=executor, progress=progress)
+    say_json(answer) if as_json else _print_boxes(answer)
+    tell_failures(answer["failures"], answer["pictures"])
+
+
+def _print_boxes(answer: dict[str, Any]) -> None:
+    if answer["concepts"]:
+        print_columns([{"concept": name, "boxes": count} for name, count in answer["concepts"].items()])
+    read = answer["pictures"] - len(answer["failures"])
+    say(f"boxes: {answer['boxes']}, in {read - answer['without']} of {read} images of {answer['folder']}")
+    for line in answer["notes"]:
+        say(line)
+    say(f"written: {', '.join(answer['files'])}")

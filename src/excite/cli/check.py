@@ -1,4 +1,4 @@
-"""``excite check``: can the maps of a classifier be relied on?"""
+"""``excite check`` and ``excite layers``: can the maps of a classifier be relied on, and which layer points best?"""
 
 from __future__ import annotations
 
@@ -7,62 +7,52 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from excite.cli.console import progress, say, say_json, tell_failures
-from excite.cli.options import (
-    Address,
-    AsJson,
-    Engine,
-    FullyConvolutional,
-    LabelsFile,
-    ModelArgument,
-    Size,
-    Weights,
-    WithPage,
-    Workers,
-    executor_of,
-    folder_name,
-)
+from excite.cli import options
+from excite.cli.console import print_columns, progress, say, say_json, tell_failures
 
 if TYPE_CHECKING:
-    from excite.experiments.checks.run import SanityChecks, SanityReport
+    from excite.experiments.layer_sweep import LayerRow
 
 EXAMPLES = """\b
 Examples:
   excite check efficientnet-lite0                              on the photographs of scikit-image
-  excite check resnet50 --weights resnet50.safetensors photos/ --limit 50 --workers 2
   excite check torchvision:resnet18 photos/ --method grad-cam --json
   excite check everyday photos/*.jpg --only randomisation,classes
+"""
+LAYERS_EXAMPLES = """\b
+Examples:
+  excite layers efficientnet-lite0 --data VOCdevkit/VOC2007              all of its block ends
+  excite layers efficientnet-lite0 --data imagenet --limit 200 --by box  by boxes instead of points
+  excite layers efficientnet-lite0 --data coco --layer blocks.10 --layer blocks.14 --json
 """
 
 
 def command(
     context: typer.Context,
-    model: ModelArgument,
+    model: options.ModelArgument,
     pictures: Annotated[
-        list[str] | None,
-        typer.Argument(help="Pictures, folders or patterns; the photographs of scikit-image if none."),
+        list[str] | None, Argument(help="Pictures, folders or patterns; the photographs of scikit-image if none.")
     ] = None,
-    weights: Weights = None,
-    labels: LabelsFile = None,
-    size: Size = None,
-    fully_convolutional: FullyConvolutional = None,
-    method: Annotated[str, typer.Option(help="What is checked: a name of `excite ls methods`.")] = "c-mwp",
-    layer: Annotated[str | None, typer.Option(help="Where it is read; where it should be if none.")] = None,
+    weights: options.Weights = None,
+    labels: options.LabelsFile = None,
+    size: options.Size = None,
+    fully_convolutional: options.FullyConvolutional = None,
+    method: Annotated[str, Option(help="What is checked: a name of `excite ls methods`.")] = "c-mwp",
+    layer: Annotated[str | None, Option(help="Where it is read; where it should be if none.")] = None,
     only: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,...", help="Some of mass, values, response, randomisation, classes, removal, stability."
-        ),
+        Option(metavar="A,B,...", help="Some of mass, values, response, randomisation, classes, removal, stability."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Use at most so many images, evenly among those given.")] = 20,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same weights, noise and concepts.")] = 0,
-    workers: Workers = None,
-    engine: Engine = "local",
-    address: Address = None,
-    out: Annotated[Path | None, typer.Option(help="The folder for results; excite-out/check-MODEL if none.")] = None,
-    with_page: WithPage = True,
-    as_json: AsJson = False,
+    limit: Annotated[int, Option(min=1, help="Use at most so many images, evenly among those given.")] = 20,
+    seed: Annotated[int, Option(help="The same seed draws the same weights, noise and concepts.")] = 0,
+    workers: options.Workers = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    out: Annotated[Path | None, Option(help="The folder for results; excite-out/check-MODEL if none.")] = None,
+    with_page: options.WithPage = True,
+    as_json: options.AsJson = False,
 ) -> None:
     """Check, on a few images, whether the maps of a classifier can be relied on, with a report in plain words.
 
@@ -71,48 +61,110 @@ def command(
     image hardly changes. Gradients, Grad-CAM, relevance and a random map are measured for comparison. The exit code is
     1 if a check fails. An interrupted run resumes.
     """
-    from excite.experiments.checks.run import SanityChecks, chosen_checks, pictures_of
+    from excite.experiments.checks import run
     from excite.experiments.report.figures import check_plots
+    from excite.io.files import save_json, save_text
     from excite.models import Choice
 
-    executor = executor_of(workers, engine, address)
+    executor = options.executor_of(workers, engine, address)
     if with_page:
         check_plots()
-    checks = chosen_checks(only)
-    files = pictures_of(pictures or [], limit)
-    out = out or Path("excite-out") / f"check-{folder_name(model)}"
+    checks = run.chosen_checks(only)
+    files = run.pictures_of(pictures or [], limit)
+    out = out or Path("excite-out") / f"check-{options.folder_name(model)}"
     classifier = Choice(model, weights, labels, size, fully_convolutional).load()
-    sanity = SanityChecks(classifier, files, method=method, layer=layer, checks=checks, seed=seed)
+    sanity = run.SanityChecks(classifier, files, method=method, layer=layer, checks=checks, seed=seed)
     report = sanity.report(list(progress(sanity.records(out, executor), len(files))))
-    written = _written(report, sanity, out, shlex.join(["excite", *context.obj]), with_page=with_page)
+    called, rest = shlex.join(["excite", *context.obj]), {"left_out": sanity.unreadable, "failures": sanity.failures}
+    written = [
+        save_json({**report.to_dict(), "command": called, **rest}, out / "check.json"),
+        save_text(run.markdown(report, called), out / "check.md"),
+    ]
+    if with_page:
+        figure = run.write_figure(report, out / "check.png")
+        written += [] if figure is None else [figure]
+        written.append(run.write_html(report, sanity.facts(), called, out / "index.html"))
     if as_json:
-        say_json({**report.to_dict(), "left_out": sanity.unreadable, "failures": sanity.failures})
+        say_json({**report.to_dict(), **rest})
     else:
-        _print(report, sanity, written)
+        left_out = (f"left out: {place}: {why}" for place, why in sanity.unreadable.items())
+        for line in (*run.text(report), *left_out, f"written: {', '.join(map(str, written))}"):
+            say(line)
     tell_failures(sanity.failures, len(files))
     if report.standing == "fails":
         raise typer.Exit(1)
 
 
-def _written(report: SanityReport, sanity: SanityChecks, out: Path, called: str, *, with_page: bool) -> list[Path]:
-    """The files of the report."""
-    from excite.experiments.checks.run import markdown, write_figure, write_html
-    from excite.io.files import save_json, save_text
+def layers_command(
+    model: options.ModelArgument,
+    data: options.Data,
+    weights: options.Weights = None,
+    labels: options.LabelsFile = None,
+    size: options.Size = None,
+    fully_convolutional: options.FullyConvolutional = None,
+    split: options.Split = None,
+    layer: Annotated[
+        list[str] | None, Option(help="A layer to try, may be given several times; the ends of the blocks if none.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, Option(help="A method to try, may be given several times; mwp and c-mwp if none.")
+    ] = None,
+    limit: options.Limit = None,
+    skip: options.Skip = 0,
+    by: Annotated[str, Option(help="Choose by pointing, or by box (data with one main object).")] = "pointing",
+    tolerance: Annotated[
+        float | None, Option(min=0, help="How many pixels beside a box a point may lie; by the data's custom if none.")
+    ] = None,
+    seed: Annotated[int, Option(help="How images are shared out to choose on and to measure on.")] = 0,
+    workers: options.Workers = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    out: Annotated[Path | None, Option(help="The folder for results; excite-out/layers-MODEL if none.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Measure layers on annotated images and recommend one, with a table and a figure.
 
-    answer = {**report.to_dict(), "command": called, "left_out": sanity.unreadable, "failures": sanity.failures}
-    written = [save_json(answer, out / "check.json"), save_text(markdown(report, called), out / "check.md")]
-    if with_page:
-        figure = write_figure(report, out / "check.png")
-        written += [] if figure is None else [figure]
-        written.append(write_html(report, sanity.facts(), called, out / "index.html"))
-    return written
+    The layer is chosen on one half of the images; all figures are about the other half. An interrupted run resumes.
+    """
+    from excite.datasets import open_dataset
+    from excite.experiments.base import left_out_lines
+    from excite.experiments.layer_sweep import METHODS, LayerSweep, checked_measure, layer_figure
+    from excite.experiments.report.figures import check_plots
+    from excite.io.files import save_json
+    from excite.models import Choice
+
+    executor = options.executor_of(workers, engine, address)
+    check_plots()
+    dataset = open_dataset(data, split)
+    checked_measure(by, dataset)
+    out = out or Path("excite-out") / f"layers-{options.folder_name(model)}"
+    classifier = Choice(model, weights, labels, size, fully_convolutional).load()
+    sweep = LayerSweep(classifier, dataset, layers=layer, methods=method or METHODS, skip=skip, limit=limit)
+    records = list(progress(sweep.records(out, executor), len(sweep.tasks)))
+    found = sweep.report(records, by=by, tolerance=tolerance, seed=seed)
+    figure = layer_figure(found, f"{classifier.name} on {dataset.name} {dataset.split}", out / "layers.png")
+    answer = {**sweep.about(), "seed": seed, **found.to_dict(), "figure": str(figure)}
+    save_json(answer, out / "layers.json")
+    if as_json:
+        say_json(answer)
+    else:
+        print_columns([_columns(row) for row in found.rows])
+        left_out = left_out_lines(sweep.about()["left_out"])
+        lines = [f"left out: {'; '.join(left_out)}"] if left_out else []
+        for line in (*lines, *found.sentences(), f"written: {out / 'layers.png'}, {out / 'layers.json'}"):
+            say(line)
+    tell_failures(sweep.failures, len(sweep.names))
 
 
-def _print(report: SanityReport, sanity: SanityChecks, written: list[Path]) -> None:
-    from excite.experiments.checks.run import text
-
-    for line in text(report):
-        say(line)
-    for place, why in sanity.unreadable.items():
-        say(f"left out: {place}: {why}")
-    say(f"written: {', '.join(map(str, written))}")
+def _columns(row: LayerRow) -> dict[str, str]:
+    """One line of the table; boxes only where they were measured."""
+    boxes = {} if row.box_error is None else {"box error %": str(row.box_error), "alpha": str(row.alpha)}
+    return {
+        "method": row.method,
+        "layer": row.layer,
+        "map": f"{row.size[0]}x{row.size[1]}",
+        "pointing %": str(row.pointing),
+        **boxes,
+        "mass": f"{row.mass:.3f}",
+        "": "" if row.standing == "worse" else row.standing,
+    }

@@ -28,10 +28,12 @@ def say_json(answer: object) -> None:
     typer.echo(json.dumps(answer))
 
 
-def say_help(context: typer.Context) -> None:
-    """Print the help of a command."""
-    for line in context.get_help().splitlines():
-        say(line)
+def help_without_command(context: typer.Context) -> None:
+    """Print the help of a group that was called without a command, and exit with 2."""
+    if context.invoked_subcommand is None:
+        for line in context.get_help().splitlines():
+            say(line)
+        raise typer.Exit(2)
 
 
 def complain(message: str) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
+from excite.cli import options
 from excite.cli.console import note, print_columns, say, say_json
-from excite.cli.options import FullyConvolutional, Hints, LabelsFile, Model, ProposalsFrom, Size, Weights
 from excite.models.cards import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from excite.attention import AttentionMap
-    from excite.grounding import Grounded, Region
+    from excite.grounding import Grounded
 
 EXAMPLES = """\b
 Examples:
@@ -28,42 +29,38 @@ Examples:
 
 
 def command(
-    photo: Annotated[Path, typer.Argument(metavar="PHOTO", help="An image.")],
+    photo: Annotated[Path, Argument(metavar="PHOTO", help="An image.")],
     phrases: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PHRASE", help="What to look for, in English; one phrase in quotes, or several."),
+        Argument(metavar="PHRASE", help="What to look for, in English; one phrase in quotes, or several."),
     ] = None,
-    phrases_file: Annotated[
-        Path | None, typer.Option("--phrases", metavar="FILE", help="More phrases: one a line.")
-    ] = None,
-    model: Model = DEFAULT_MODEL,
-    weights: Weights = None,
-    labels: LabelsFile = None,
-    size: Size = None,
-    fully_convolutional: FullyConvolutional = None,
-    layer: Annotated[str | None, typer.Option(help="The layer of the maps; see `excite ls layers`.")] = None,
-    method: Annotated[str | None, typer.Option(help="The method of the maps; see `excite ls methods`.")] = None,
-    proposals: ProposalsFrom = "hierarchy",
-    cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Cache the proposed regions there.")] = None,
+    phrases_file: Annotated[Path | None, Option("--phrases", metavar="FILE", help="More phrases: one a line.")] = None,
+    model: options.Model = DEFAULT_MODEL,
+    weights: options.Weights = None,
+    labels: options.LabelsFile = None,
+    size: options.Size = None,
+    fully_convolutional: options.FullyConvolutional = None,
+    layer: options.Layer = None,
+    method: options.Method = None,
+    proposals: options.ProposalsFrom = "hierarchy",
+    cache: Annotated[Path | None, Option(metavar="FOLDER", help="Cache the proposed regions there.")] = None,
     gamma: Annotated[
-        float | None,
-        typer.Option(help="Exponent of the area: 0 ranks regions by the sum of the map in them, 1 by its mean."),
+        float | None, Option(help="Exponent of the area: 0 ranks regions by the sum of the map in them, 1 by its mean.")
     ] = None,
     trust: Annotated[
         float | None,
-        typer.Option(help="Weight of the regions' own order, 0 to 1; 0: the map alone decides, as in the paper."),
+        Option(help="Weight of the regions' own order, 0 to 1; 0: the map alone decides, as in the paper."),
     ] = None,
     side: Annotated[
-        int | None,
-        typer.Option(min=1, help="The shorter side of the classifier's input; 300, or --size."),
+        int | None, Option(min=1, help="The shorter side of the classifier's input; 300, or --size.")
     ] = None,
-    hints: Hints = True,
-    most: Annotated[int, typer.Option(min=1, metavar="N", help="The largest number of regions.")] = 5,
+    hints: options.Hints = True,
+    most: Annotated[int, Option(min=1, metavar="N", help="The largest number of regions.")] = 5,
     out: Annotated[
-        Path, typer.Option(help="The folder for images; or the name of one, ending in .png, for one phrase.")
+        Path, Option(help="The folder for images; or the name of one, ending in .png, for one phrase.")
     ] = Path("excite-out"),
-    overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw images.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    overlays: options.Overlays = True,
+    as_json: options.AsJson = False,
 ) -> None:
     """Rank the regions of an image that phrases refer to, and draw them with the map of each word."""
     from excite.grounding import ground
@@ -75,60 +72,48 @@ def command(
     from excite.methods import find_method
     from excite.models import Choice
 
-    texts = _phrases(phrases or [], phrases_file)
+    texts = [*(phrases or []), *(_phrases_of(phrases_file) if phrases_file else [])]
+    if not texts:
+        raise typer.BadParameter('say what to look for: a phrase in quotes, such as "a man in a red hat"')
     if overlays and _is_picture(out) and len(texts) > 1:
         raise typer.BadParameter(f"--out {out} is one image for {len(texts)} phrases: name a folder")
-    gamma = GAMMA if gamma is None else _checked("--gamma", gamma, MOST_GAMMA)
-    trust = TRUST if trust is None else _checked("--trust", trust, 1)
-    method = find_method(METHOD if method is None else method).name
+    how: dict[str, Any] = {
+        "method": find_method(METHOD if method is None else method).name,
+        "layer": layer,
+        "gamma": GAMMA if gamma is None else _checked("--gamma", gamma, MOST_GAMMA),
+        "trust": TRUST if trust is None else _checked("--trust", trust, 1),
+        "side": side or size or SIDE,
+        "hints": hints,
+        "most": most,
+    }
     picture = read_image(photo)
     found = find_proposer(proposals, cache).of(picture, photo.name, photo)
-    classifier = Choice(model, weights, labels, size, fully_convolutional).load()
-    grounded = ground(
-        classifier,
-        picture,
-        texts,
-        proposals=found,
-        method=method,
-        layer=layer,
-        gamma=gamma,
-        trust=trust,
-        side=side or size or SIDE,
-        hints=hints,
-        most=most,
-    )
-    asked: list[object] = [model, weights, labels, size, fully_convolutional, layer, method]
-    asked += [proposals, gamma, trust, side, hints, most]
+    choice = Choice(model, weights, labels, size, fully_convolutional)
+    classifier = choice.load()
+    grounded = ground(classifier, picture, texts, proposals=found, **how)
+    asked = [*asdict(choice).values(), layer, how["method"], proposals, how["gamma"], how["trust"], side, hints, most]
     files = _draw(grounded, photo, out, asked) if overlays else [None] * len(grounded)
     for one in grounded:
         if not one.map.known:
-            unknown = f"{classifier.name} knows no word of {one.phrase!r}"
-            note(f"{unknown}: the answer is whatever it finds in the image")
-    if not as_json:
-        for number, (one, file) in enumerate(zip(grounded, files, strict=True)):
-            if number:
-                say()
-            _print_grounded(one, file)
+            what = f"{classifier.name} knows no word of {one.phrase!r}"
+            note(f"{what}: the answer is whatever it finds in the image")
+    if as_json:
+        answer = {
+            "image": str(photo),
+            "model": classifier.name,
+            "method": how["method"],
+            "layer": grounded[0].map.words[0].layer,
+            "gamma": how["gamma"],
+            "trust": how["trust"],
+            "proposals": proposals,
+            "phrases": [{**one.to_json(), "picture": file} for one, file in zip(grounded, files, strict=True)],
+        }
+        say_json(answer)
         return
-    answer = {
-        "image": str(photo),
-        "model": classifier.name,
-        "method": method,
-        "layer": grounded[0].map.words[0].layer,
-        "gamma": gamma,
-        "trust": trust,
-        "proposals": proposals,
-        "phrases": [{**one.to_json(), "picture": file} for one, file in zip(grounded, files, strict=True)],
-    }
-    say_json(answer)
-
-
-def _phrases(given: Sequence[str], file: Path | None) -> list[str]:
-    """All phrases: those given, then those of the file."""
-    texts = [*given, *(_phrases_of(file) if file else [])]
-    if not texts:
-        raise typer.BadParameter('say what to look for: a phrase in quotes, such as "a man in a red hat"')
-    return texts
+    for number, (one, file) in enumerate(zip(grounded, files, strict=True)):
+        if number:
+            say()
+        _print(one, file)
 
 
 def _phrases_of(file: Path) -> list[str]:
@@ -148,9 +133,8 @@ def _phrases_of(file: Path) -> list[str]:
 def _checked(name: str, value: float, most: float) -> float:
     """A number within its range; typer's own check accepts NaN."""
     if not 0 <= value <= most:
-        raise typer.BadParameter(
-            f"{name} is a number from 0 to 1{'' if most == 1 else f', {most:g} at most'}, not {value}"
-        )
+        limit = "" if most == 1 else f", {most:g} at most"
+        raise typer.BadParameter(f"{name} is a number from 0 to 1{limit}, not {value}")
     return value
 
 
@@ -173,41 +157,27 @@ def _draw(grounded: Sequence[Grounded], photo: Path, out: Path, asked: Sequence[
     ]
 
 
-def _print_grounded(grounded: Grounded, file: str | None) -> None:
+def _print(grounded: Grounded, file: str | None) -> None:
     """Print its words, hints and skipped words, its regions, its point, and the file of its figure."""
     from excite.grounding.ground import span_of, unused_spans
+    from excite.readouts.figure import percent
 
-    reading, words, hints = grounded.map.reading, grounded.map.words, grounded.map.hints
+    reading, words, hints, point = grounded.map.reading, grounded.map.words, grounded.map.hints, grounded.map.point
     say(grounded.phrase, bold=True)
-    if reading.words:
-        print_columns([_word_row(word.text, found) for word, found in zip(reading.words, words, strict=True)])
+    rows = [
+        {"word": word.text, "meaning": one.concept, "probability": percent(one.probability), "mass": f"{one.mass:.3f}"}
+        for word, one in zip(reading.words, words, strict=grounded.map.known)
+    ]
+    if rows:
+        print_columns(rows)
     for what, spans in (("weighed by", [*map(span_of, hints)]), ("skipped", unused_spans(reading, hints))):
         if spans:
             say(f"{what}: {', '.join(reading.text[start:end] for start, end in spans)}")
-    if grounded.regions:
-        print_columns([_region_row(rank, region) for rank, region in enumerate(grounded.regions, 1)])
-    else:
-        say("regions: none, there is no evidence for it anywhere")
-    point = grounded.map.point
+    regions = [
+        {"rank": rank, "box": ", ".join(f"{side:.0f}" for side in region.box), "score": f"{region.score:.4g}"}
+        for rank, region in enumerate(grounded.regions, 1)
+    ]
+    print_columns(regions) if regions else say("regions: none, there is no evidence for it anywhere")
     say(f"point: {'nowhere' if point is None else '{}, {}'.format(*point)}")
     if file is not None:
         say(f"written: {file}")
-
-
-def _word_row(word: str, found: AttentionMap) -> dict[str, str]:
-    from excite.readouts.figure import percent
-
-    return {
-        "word": word,
-        "meaning": found.concept,
-        "probability": percent(found.probability),
-        "mass": f"{found.mass:.3f}",
-    }
-
-
-def _region_row(rank: int, region: Region) -> dict[str, str]:
-    return {
-        "rank": str(rank),
-        "box": ", ".join(f"{side:.0f}" for side in region.box),
-        "score": f"{region.score:.4g}",
-    }

@@ -1,18 +1,27 @@
-"""``excite ls``: models, layers, methods and labels, with the next step."""
+"""``excite ls`` and ``excite fetch``: models, layers, methods and labels, with the next step; data sets to fetch."""
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from excite.cli.console import print_columns, say, say_json
-from excite.cli.options import Model, ModelArgument, Size, group
+from excite.cli import options
+from excite.cli.console import print_columns, progress, say, say_json
 from excite.models.cards import DEFAULT_MODEL
 
-app = group("List models, layers, methods or labels.")
+FETCH_EXAMPLES = """\b
+Examples:
+  excite fetch voc2007 --to data                 train, val and test, 0.9 GB
+  excite fetch voc2007 --to data --split val     only the archive of train and val
+  excite fetch coco2014 --to data/coco           the paper's validation images, 6.9 GB
+"""
+app = options.group("List models, layers, methods or labels.")
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON array, for programs.")]
+Json = Annotated[bool, Option("--json", help="One JSON array, for programs.")]
 
 
 @app.command()
@@ -28,7 +37,7 @@ def models(as_json: Json = False) -> None:
 
 
 @app.command()
-def layers(model: ModelArgument = DEFAULT_MODEL, size: Size = None, as_json: Json = False) -> None:
+def layers(model: options.ModelArgument = DEFAULT_MODEL, size: options.Size = None, as_json: Json = False) -> None:
     """The layers of a model that can be read as maps, from the image up.
 
     Which layers there are does not depend on the weights, so none are fetched.
@@ -68,8 +77,8 @@ def methods(as_json: Json = False) -> None:
 
 @app.command()
 def labels(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Only labels with a synonym that contains this.")] = "",
-    model: Model = DEFAULT_MODEL,
+    text: Annotated[str, Argument(metavar="TEXT", help="Only labels with a synonym that contains this.")] = "",
+    model: options.Model = DEFAULT_MODEL,
     as_json: Json = False,
 ) -> None:
     """What a model can be asked for."""
@@ -96,3 +105,28 @@ def _show(rows: list[dict[str, Any]], as_json: bool, next_step: str) -> None:
 
 def _text(value: Any) -> str:
     return ", ".join(value) if isinstance(value, list) else "" if value is None else str(value)
+
+
+def _published(name: str) -> str:
+    """Check the name before other options: some data sets cannot be fetched at all."""
+    from excite.datasets.published import published_dataset
+
+    published_dataset(name)
+    return name
+
+
+def fetch_command(
+    name: Annotated[str, Argument(metavar="DATASET", callback=_published, help="voc2007, coco2014 or coco2017.")],
+    to: Annotated[Path, Option(metavar="DIR", help="The folder it is put into.")],
+    split: Annotated[
+        list[str] | None,
+        Option(help="Only this split; may be given several times. By default all of VOC, and val of COCO."),
+    ] = None,
+) -> None:
+    """Fetch a data set, check it by its hash and unpack it. Stopped and started again, it goes on where it was."""
+    from excite.datasets.published import fetch_dataset
+
+    folder = fetch_dataset(
+        name, to, split or (), say=typer.echo, shown=lambda files, count: progress(files, count, "files")
+    )
+    say(f"next: excite bench pointing --data {shlex.quote(str(folder))} --split {(split or ['val'])[-1]}")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer import Argument, Option
 
-from excite.cli.console import say_help
+from excite.cli.console import help_without_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,28 +25,30 @@ if TYPE_CHECKING:
 PLAIN_IMAGENET = "efficientnet-lite0"  # the default of the benchmarks, whose published tables are made with it
 MODEL_HELP = "The classifier: a name of `excite ls models`, torchvision:NAME, timm:NAME, or a Caffe or weights file."
 
-Model = Annotated[str, typer.Option(help=MODEL_HELP)]
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
+Model = Annotated[str, Option(help=MODEL_HELP)]
+ModelArgument = Annotated[str, Argument(metavar="MODEL", help=MODEL_HELP)]
 Weights = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Weights for it: safetensors, a state dict, a .caffemodel; or `random`."),
+    str | None, Option(metavar="FILE", help="Weights for it: safetensors, a state dict, a .caffemodel; or `random`.")
 ]
 LabelsFile = Annotated[
-    str | None, typer.Option("--labels", metavar="FILE", help="Its labels: one a line, synonyms after commas; or JSON.")
+    str | None, Option("--labels", metavar="FILE", help="Its labels: one a line, synonyms after commas; or JSON.")
 ]
 Size = Annotated[
-    int | None, typer.Option(min=1, help="The shorter side of the images it sees; by default as it was trained.")
+    int | None, Option(min=1, help="The shorter side of the images it sees; by default as it was trained.")
 ]
+Layer = Annotated[str | None, Option(help="Where to read the map; see `excite ls layers`.")]
+Method = Annotated[str | None, Option(help="How to make the map; see `excite ls methods`.")]
+Overlays = Annotated[bool, Option("--overlays/--no-overlays", help="Whether to draw images.")]
 FullyConvolutional = Annotated[
     bool | None,
-    typer.Option(
+    Option(
         "--fully-convolutional/--whole-picture",
         help="Answer for each window of its training size, or once for the image; by default as it needs.",
     ),
 ]
 ProposalsFrom = Annotated[
     str,
-    typer.Option(
+    Option(
         "--proposals",
         metavar="NAME|FILE|FOLDER",
         help="The regions to choose from: hierarchy, edge-boxes, selective-search; or files.",
@@ -53,43 +56,37 @@ ProposalsFrom = Annotated[
 ]
 Hints = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--hints/--no-hints", help='Whether "left", "red" and such words weigh the map, and the main word counts more.'
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=1,
         metavar="N",
         help="How many processes work at the same time; 1 if none, or with --engine ray one for each CPU.",
     ),
 ]
-Engine = Annotated[str, typer.Option(metavar="local|ray", help="Work on this machine, or on a Ray cluster of many.")]
+Engine = Annotated[str, Option(metavar="local|ray", help="Work on this machine, or on a Ray cluster of many.")]
 Address = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="HOST:PORT",
         help="The Ray cluster: HOST:PORT, ray://HOST:PORT, auto or local; the one that is there if none, or a new one.",
     ),
 ]
 CorpusArgument = Annotated[
-    Path,
-    typer.Argument(metavar="CORPUS", help="A Parquet file with the columns image, tags, user; or a folder of such."),
+    Path, Argument(metavar="CORPUS", help="A Parquet file with the columns image, tags, user; or a folder of such.")
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(metavar="NAME=COLUMN,...", help="What image, tags and user are called there, as in tags=keywords."),
+    Option(metavar="NAME=COLUMN,...", help="What image, tags and user are called there, as in tags=keywords."),
 ]
 
 
 def columns_of(given: str | None, *, users_needed: bool = True) -> ColumnNames:
-    """The names of the columns of a corpus, from ``--columns``; a column of users that is named must exist.
-
-    Example:
-        >>> columns_of("tags=keywords,user=owner")
-        ColumnNames(image='image', tags='keywords', user='owner', users_needed=True)
-    """
+    """The names of the columns of a corpus, from ``--columns``; a column of users that is named must exist."""
     from excite.tags.corpus import ColumnNames
 
     names = {"image": "image", "tags": "tags", "user": "user"}
@@ -103,12 +100,7 @@ def columns_of(given: str | None, *, users_needed: bool = True) -> ColumnNames:
 
 
 def executor_of(workers: int | None, engine: str, address: str | None) -> Executor:
-    """The executor, checked before anything heavy is loaded.
-
-    Example:
-        >>> executor_of(2, "local", None).workers
-        2
-    """
+    """The executor, checked before anything heavy is loaded."""
     from excite.jobs import ENGINES, Executor
 
     if engine not in ENGINES:
@@ -119,39 +111,29 @@ def executor_of(workers: int | None, engine: str, address: str | None) -> Execut
 
 
 def folder_name(model: str) -> str:
-    """A model's name as part of the name of a folder.
-
-    Example:
-        >>> folder_name("torchvision:resnet18")
-        'torchvision-resnet18'
-    """
+    """A model's name as part of the name of a folder."""
     return re.sub(r"[^\w.-]+", "-", model)
 
 
 # Options of the commands that compare methods.
 
-Data = Annotated[
-    Path, typer.Option(help="The folder of annotated images: ImageNet, VOC, COCO, or your own in their format.")
-]
-Split = Annotated[str | None, typer.Option(help="Which part of the data; its validation images if none.")]
+Data = Annotated[Path, Option(help="The folder of annotated images: ImageNet, VOC, COCO, or your own in their format.")]
+Split = Annotated[str | None, Option(help="Which part of the data; its validation images if none.")]
 Models = Annotated[
-    list[str] | None,
-    typer.Option("--model", help=f"{MODEL_HELP} May be given several times. {PLAIN_IMAGENET} if none."),
+    list[str] | None, Option("--model", help=f"{MODEL_HELP} May be given several times. {PLAIN_IMAGENET} if none.")
 ]
-Methods = Annotated[
-    str, typer.Option(metavar="A,B,...", help="What to compare: names of `excite ls methods`, or `all`.")
-]
+Methods = Annotated[str, Option(metavar="A,B,...", help="What to compare: names of `excite ls methods`, or `all`.")]
 Layers = Annotated[
     list[str] | None,
-    typer.Option("--layer", help="Read all methods here, may be given several times; each where it should be if none."),
+    Option("--layer", help="Read all methods here, may be given several times; each where it should be if none."),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="Use at most so many images.")]
-Skip = Annotated[int, typer.Option(min=0, help="Leave out so many images first.")]
-Out = Annotated[Path, typer.Option(help="The folder for results; a run that was stopped goes on there.")]
-WithPage = Annotated[bool, typer.Option("--page/--no-page", help="Whether to make a page with figures.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Limit = Annotated[int | None, Option(min=1, help="Use at most so many images.")]
+Skip = Annotated[int, Option(min=0, help="Leave out so many images first.")]
+Out = Annotated[Path, Option(help="The folder for results; a run that was stopped goes on there.")]
+WithPage = Annotated[bool, Option("--page/--no-page", help="Whether to make a page with figures.")]
+AsJson = Annotated[bool, Option("--json", help="Print one JSON object.")]
 Fresh = Annotated[
-    bool, typer.Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")
+    bool, Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")
 ]
 
 
@@ -245,13 +227,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 def group(description: str) -> typer.Typer:
     """An empty group of commands; called without a command, it prints its help and exits with 2."""
     app = typer.Typer(rich_markup_mode=None, help=description)
-
-    @app.callback(invoke_without_command=True)
-    def options(context: typer.Context) -> None:
-        if context.invoked_subcommand is None:
-            say_help(context)
-            raise typer.Exit(2)
-
+    app.callback(invoke_without_command=True)(help_without_command)
     return app
 
 

@@ -2,58 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Option
 
+from excite.cli import options
 from excite.cli.console import say_json
-from excite.cli.options import MODEL_HELP, FullyConvolutional, LabelsFile, Size, Weights
 from excite.errors import ExciteError, visible
 from excite.models.cards import DEFAULT_MODEL
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from excite.models import Choice
 
 EXAMPLES = """\b
 Examples:
   excite serve --open                                    the page, in your browser
   excite serve --model words --model torchvision:vgg16   choose which classifiers are offered
-  excite serve --model net.safetensors --labels names.txt
   excite serve --host 0.0.0.0                            for others in the network; the address has a token
   excite serve --port 0 --json                           any free port, told to a program
 """
 
 OFFERED = (DEFAULT_MODEL, "everyday", "efficientnet-lite0")
 REPORTS = Path("excite-out")
-PACKAGES = ("fastapi", "python_multipart", "uvicorn")
-MB = 2**20
 MOST_PIXELS = 89_000_000  # Pillow refuses more by itself, whatever is said here
 
 
 def command(
     models: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--model",
             metavar="MODEL",
-            help=f"{MODEL_HELP} May be given several times, the first is the default; {', '.join(OFFERED)} if none is.",
+            help=f"{options.MODEL_HELP} May be given several times, the first is the default; "
+            f"{', '.join(OFFERED)} if none is.",
         ),
     ] = None,
-    weights: Weights = None,
-    labels: LabelsFile = None,
-    size: Size = None,
-    fully_convolutional: FullyConvolutional = None,
+    weights: options.Weights = None,
+    labels: options.LabelsFile = None,
+    size: options.Size = None,
+    fully_convolutional: options.FullyConvolutional = None,
     host: Annotated[
-        str, typer.Option(help="Where to listen: this machine alone can ask at 127.0.0.1, all can at 0.0.0.0.")
+        str, Option(help="Where to listen: this machine alone can ask at 127.0.0.1, all can at 0.0.0.0.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 7860,
+    port: Annotated[int, Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 7860,
     token: Annotated[
         str | None,
-        typer.Option(
+        Option(
             envvar="EXCITE_TOKEN",
             show_envvar=False,
             help="What everybody needs who asks (or in EXCITE_TOKEN); one is made unless --host is a loopback address.",
@@ -61,43 +56,48 @@ def command(
     ] = None,
     reports: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Show the pages of `excite bench` in it; excite-out if that is there."),
+        Option(metavar="FOLDER", help="Show the pages of `excite bench` in it; excite-out if that is there."),
     ] = None,
     examples: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Show up to 12 images of it to try; a cat and others if not said."),
+        Path | None, Option(metavar="FOLDER", help="Show up to 12 images of it to try; a cat and others if not said.")
     ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Show the page in your browser.")] = False,
+    open_browser: Annotated[bool, Option("--open", help="Show the page in your browser.")] = False,
     max_upload: Annotated[
-        int | None, typer.Option(min=1, metavar="MB", help="Refuse images of more megabytes; 25 if not said.")
+        int | None, Option(min=1, metavar="MB", help="Refuse images of more megabytes; 25 if not said.")
     ] = None,
     max_pixels: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=MOST_PIXELS, metavar="N", help="Refuse images of more pixels; 60 millions if not said."
-        ),
+        Option(min=1, max=MOST_PIXELS, metavar="N", help="Refuse images of more pixels; 60 millions if not said."),
     ] = None,
     waiting: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="How many may wait for their turn; 32 if not said.")
+        int | None, Option(min=0, metavar="N", help="How many may wait for their turn; 32 if not said.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the address and the token as one JSON object.")
-    ] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the address and the token as one JSON object.")] = False,
 ) -> None:
     """Open a page where images are dropped and concepts are pointed at, and answer programs over HTTP.
 
     It ends with Ctrl-C. Images stay in memory and are forgotten; nothing is fetched from elsewhere.
     """
-    _check_installed()
+    missing = [name for name in ("fastapi", "python_multipart", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise ExciteError(f"the page needs {', '.join(missing)}: pip install 'excite[serve]'")
+    if reports is not None and not reports.is_dir():
+        raise typer.BadParameter(f"there is no folder {str(reports)!r}: `excite bench --out FOLDER` writes one")
     from excite.models import Choice
     from excite.web.server import serve
-    from excite.web.service import Service
-    from excite.web.uploads import Limits
+    from excite.web.service import Limits, Service
 
-    one = Choice("", weights, labels, size, fully_convolutional)
-    changed = {"upload": max_upload and max_upload * MB, "pixels": max_pixels, "waiting": waiting}
-    limits = Limits(**{name: value for name, value in changed.items() if value is not None})
-    service = Service(_choices(models or [], one), limits)
+    choice = Choice("", weights, labels, size, fully_convolutional)
+    if choice != Choice("") and len(models or []) != 1:
+        raise typer.BadParameter("--weights, --labels, --size and such are those of one classifier: give one --model")
+    named: dict[str, Choice] = {}
+    for model in models or OFFERED:
+        name = visible(_name(model))
+        if name in named:
+            raise typer.BadParameter(f"two classifiers are called {name!r}: give each --model once, or rename a file")
+        named[name] = replace(choice, model=model)
+    changed = {"upload": max_upload and max_upload * 2**20, "pixels": max_pixels, "waiting": waiting}
+    service = Service(named, Limits(**{name: value for name, value in changed.items() if value is not None}))
     for name in service.models if models else ():
         _ = service.served_model(name).classifier  # an error now, and not at the first request
     serve(
@@ -105,33 +105,11 @@ def command(
         host=host,
         port=port,
         token=token,
-        reports=_reports(reports),
+        reports=reports or (REPORTS if REPORTS.is_dir() else None),
         examples=examples,
         open_browser=open_browser,
-        announce=_announce if as_json else None,
+        announce=(lambda url, token: say_json({"url": url, "token": token})) if as_json else None,
     )
-
-
-def _check_installed() -> None:
-    """Raise an `ExciteError` if packages are missing that only the page needs."""
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise ExciteError(f"the page needs {', '.join(missing)}: pip install 'excite[serve]'")
-
-
-def _choices(models: Sequence[str], one: Choice) -> Mapping[str, Choice]:
-    """The classifiers by their names on the page; the options of one need a single classifier."""
-    from dataclasses import replace
-
-    if one != replace(one, weights=None, labels=None, size=None, fully_convolutional=None) and len(models) != 1:
-        raise typer.BadParameter("--weights, --labels, --size and such are those of one classifier: give one --model")
-    named: dict[str, Choice] = {}
-    for model in models or OFFERED:
-        name = visible(_name(model))
-        if name in named:
-            raise typer.BadParameter(f"two classifiers are called {name!r}: give each --model once, or rename a file")
-        named[name] = replace(one, model=model)
-    return named
 
 
 def _name(model: str) -> str:
@@ -139,16 +117,3 @@ def _name(model: str) -> str:
     path = Path(model)
     is_file = path.exists() or (path.suffix and ":" not in model)  # timm:NAME.TAG has a dot, and is no file
     return path.stem or model if is_file else model
-
-
-def _reports(folder: Path | None) -> Path | None:
-    """The folder of reports, which must exist if it is named."""
-    if folder is None:
-        return REPORTS if REPORTS.is_dir() else None
-    if not folder.is_dir():
-        raise typer.BadParameter(f"there is no folder {str(folder)!r}: `excite bench --out FOLDER` writes one")
-    return folder
-
-
-def _announce(url: str, token: str | None) -> None:
-    say_json({"url": url, "token": token})

@@ -1,9 +1,4 @@
-"""`excite serve`: a page in the browser, and the HTTP interface beside it.
+"""`excite serve`: a page (``page``, ``files``) and the HTTP interface (``api``, ``answers``) over the same ``service``.
 
-* ``uploads``: the limits, and the images that were sent, kept in memory only,
-* ``service``: the queries, without HTTP and without a page,
-* ``api``, ``answers``: the HTTP interface for programs, and its description,
-* ``page``, ``reports``, ``assets``: the page; its template, script and style are in ``assets/``,
-* ``guard``, ``errors``: access, limits, errors and the log of everything that is served,
-* ``server``: start and stop.
+``guard`` and ``errors`` hold access, limits, errors and the log of everything that is served; ``server`` runs it.
 """

@@ -1,21 +1,16 @@
-"""The answers of the HTTP interface as plain values; points and boxes are in pixels of the image as it was sent."""
+"""The questions and answers of the HTTP interface: described in /openapi.json, and how each answer is made."""
 
 from __future__ import annotations
 
-import base64
 import io
-import json
-from dataclasses import dataclass
-from http import HTTPStatus
+from base64 import b64encode
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi.responses import JSONResponse
 from PIL import Image
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from excite.grounding.ground import GAMMA, METHOD, MOST, MOST_GAMMA
 from excite.readouts.box import strong_box
-from excite.readouts.notebook import jpeg
 from excite.readouts.point import peak
 from excite.web.errors import RefusedError, collected_notes
 
@@ -26,231 +21,17 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
-    from excite.web.service import Service
-    from excite.web.uploads import Upload
+    from excite.web.service import Service, Upload
 
 MOST_DRAWN = 10  # maps of an answer
 MOST_NUMBERS = 500_000  # of an answer
 MOST_LABELS = 200
+MOST_REGIONS = 100
 DRAWN_SIDE = 1024  # pixels of the longer side
 KEY_LETTERS = 32
 
-
-@dataclass(frozen=True, eq=False)
-class UpsampledMap:
-    """A map, upsampled once to the size of its image (``plane``), with its point and its box."""
-
-    found: AttentionMap
-    plane: Tensor
-    point: tuple[int, int] | None
-    box: tuple[int, int, int, int] | None
-
-    @classmethod
-    def of(cls, found: AttentionMap) -> UpsampledMap:
-        """Upsample a map."""
-        plane = found.upsample()
-        is_there = bool(found.values.max() > 0)
-        return cls(found, plane, peak(plane) if is_there else None, strong_box(plane) if is_there else None)
-
-
-def map_json(upload: Upload, one: UpsampledMap) -> dict[str, Any]:
-    """As `AttentionMap.to_dict`."""
-    found = one.found
-    return {
-        "concept": found.concept,
-        "probability": found.probability,
-        "point": upload.point(one.point),
-        "box": upload.box(one.box),
-        "mass": found.mass,
-        "layer": found.layer,
-        "method": found.method,
-    }
-
-
-def phrase_json(upload: Upload, found: Grounded) -> dict[str, Any]:
-    """As `Grounded.to_json`."""
-    regions = [{"box": upload.box(region.box), "score": region.score} for region in found.regions]
-    return {**found.to_json(), "regions": regions, "point": upload.point(found.map.point)}
-
-
-def rounded(values: Tensor) -> list[list[float]]:
-    """The values of a map with six digits.
-
-    Example:
-        >>> import torch
-        >>> rounded(torch.tensor([[1 / 3, 0.0]]))
-        [[0.333333, 0.0]]
-    """
-    return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
-
-
-class AsciiJSON(JSONResponse):
-    """JSON in ASCII: its escapes keep every text exact, also one that is no UTF-8, and act on no terminal."""
-
-    def render(self, content: Any) -> bytes:
-        """The bytes."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
-
-
-def take_image(service: Service, image: bytes | None, key: str | None) -> Upload:
-    """The image of a request: sent with it, or before."""
-    if (image is None) == (key is None):
-        raise RefusedError(
-            HTTPStatus.BAD_REQUEST, "send the image as `image`, or the key of one sent before as `picture`"
-        )
-    return find_image(service, key) if image is None else service.uploads.take(image)
-
-
-def find_image(service: Service, key: str | None) -> Upload:
-    """The image of a key."""
-    if key is None or len(key) != KEY_LETTERS or not key.isascii() or not key.isalnum():
-        raise RefusedError(HTTPStatus.NOT_FOUND, "this is no image's key: send the image to POST /pictures first")
-    return service.uploads.find(key)
-
-
-def picture_answer(service: Service, image: bytes) -> dict[str, Any]:
-    """Keep an image."""
-    with collected_notes() as notes:
-        upload = service.uploads.take(image)
-    return _about(upload, notes)
-
-
-def attend_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> dict[str, Any]:
-    """The maps of an image."""
-    asked = AttendQuestion.model_validate(fields)
-    _check_drawn(len(asked.concept or ()) if asked.overlay else 0)
-    served_model = service.served_model(asked.model)
-    with collected_notes() as notes:
-        upload = take_image(service, image, asked.picture)
-        maps = service.attend(
-            upload,
-            asked.concept or None,
-            model=served_model.name,
-            method=asked.method,
-            layer=asked.layer,
-            against=asked.against,
-        )
-    if asked.values:
-        _check_numbers(maps)
-    told = [_map(upload, one, values=asked.values, overlay=asked.overlay) for one in maps]
-    return {**_about(upload, notes), "model": served_model.name, "maps": told}
-
-
-def ground_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> dict[str, Any]:
-    """The regions of phrases."""
-    asked = GroundQuestion.model_validate(fields)
-    _check_drawn(len(asked.phrase) if asked.figure else 0)
-    served_model = service.served_model(asked.model)
-    with collected_notes() as notes:
-        upload = take_image(service, image, asked.picture)
-        found = service.ground(
-            upload,
-            asked.phrase,
-            model=served_model.name,
-            method=asked.method,
-            layer=asked.layer,
-            gamma=asked.gamma,
-            most=asked.most,
-        )
-    told = [_phrase(upload, one, figure=asked.figure) for one in found]
-    return {**_about(upload, notes), "model": served_model.name, "phrases": told}
-
-
-def models_answer(service: Service) -> dict[str, Any]:
-    """All classifiers, which are loaded if they are not yet."""
-    models = [
-        {
-            "name": served_model.name,
-            "words": served_model.classifier.labels is not None,
-            "layer": served_model.layer,
-            "layers": list(served_model.layers),
-        }
-        for served_model in service.models.values()
-    ]
-    return {"default": service.default, "models": models}
-
-
-def labels_answer(service: Service, model: str | None, search: str) -> dict[str, Any]:
-    """The labels of a classifier."""
-    served_model = service.served_model(model)
-    labels = served_model.classifier.labels
-    if labels is None:
-        raise RefusedError(
-            HTTPStatus.NOT_FOUND, f"{served_model.name} has no labels: its concepts are the numbers of its outputs"
-        )
-    found: Sequence[int] = labels.search(search) if search else range(len(labels))
-    told = [
-        {"index": unit, "label": labels.name(unit), "synonyms": list(labels.synonyms(unit)[1:])}
-        for unit in found[:MOST_LABELS]
-    ]
-    return {"model": served_model.name, "count": len(found), "labels": told}
-
-
-def small_jpeg(picture: Image.Image, side: int) -> bytes:
-    """An image as JPEG with at most ``side`` pixels on its longer side.
-
-    Example:
-        >>> Image.open(io.BytesIO(small_jpeg(Image.new("RGB", (40, 20)), 20))).size
-        (20, 10)
-    """
-    return jpeg(_smaller(picture, side), quality=90)
-
-
-def _about(upload: Upload, notes: list[str]) -> dict[str, Any]:
-    return {"picture": upload.key, "width": upload.size[0], "height": upload.size[1], "notes": notes}
-
-
-def _map(upload: Upload, one: AttentionMap, *, values: bool, overlay: bool) -> dict[str, Any]:
-    told = map_json(upload, UpsampledMap.of(one))
-    if values:
-        told["values"] = rounded(one.values)
-    if overlay:
-        told["overlay"] = _png(one.overlay(_smaller(upload.picture, DRAWN_SIDE), point=True, box=True))
-    return told
-
-
-def _phrase(upload: Upload, one: Grounded, *, figure: bool) -> dict[str, Any]:
-    told = phrase_json(upload, one)
-    if figure:
-        told["figure"] = _png(one.figure())
-    return told
-
-
-def _smaller(picture: Image.Image, side: int) -> Image.Image:
-    share = side / max(picture.size)
-    if share >= 1:
-        return picture
-    width, height = (max(1, round(each * share)) for each in picture.size)
-    return picture.resize((width, height), Image.Resampling.LANCZOS)
-
-
-def _png(picture: Image.Image) -> str:
-    file = io.BytesIO()
-    picture.save(file, format="PNG", compress_level=3)
-    return base64.b64encode(file.getvalue()).decode()
-
-
-def _check_drawn(count: int) -> None:
-    if count > MOST_DRAWN:
-        raise RefusedError(
-            HTTPStatus.BAD_REQUEST, f"{count} drawings at once: ask for at most {MOST_DRAWN}, or for none"
-        )
-
-
-def _check_numbers(maps: Sequence[AttentionMap]) -> None:
-    count = sum(one.values.numel() for one in maps)
-    if count > MOST_NUMBERS:
-        raise RefusedError(
-            HTTPStatus.BAD_REQUEST, f"{count:,} values in one answer: ask for fewer concepts, or for a coarser layer"
-        )
-
-
-# The requests and answers, which are validated and described in /openapi.json.
-
-
-MOST_REGIONS = 100
-
-
+Point = tuple[int, int]
+PixelBox = tuple[int, int, int, int]
 Texts = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 
 
@@ -259,12 +40,8 @@ class Question(BaseModel):
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
-    picture: str | None = Field(
-        None, description="Instead of `image`: the key of an image that was sent before.", examples=["KEY"]
-    )
-    model: str | None = Field(
-        None, description="One of GET /models; the first of them if none is named.", examples=["words"]
-    )
+    picture: str | None = Field(None, description="Instead of `image`: the key of one sent before.", examples=["KEY"])
+    model: str | None = Field(None, description="One of GET /models; the first of them if none.", examples=["words"])
     layer: str | None = Field(None, description="Where the map is read; the classifier's own best if none is named.")
 
 
@@ -272,35 +49,23 @@ class AttendQuestion(Question):
     """Where is the evidence for these concepts?"""
 
     concept: Texts | None = Field(
-        None,
-        description="What to look for, see GET /labels; may be given several times. Without any: what is found.",
-        examples=["cat"],
+        None, description="One of GET /labels; may be given several times. None: what is found.", examples=["cat"]
     )
-    against: Texts = Field(
-        default=[], description="The concepts that are subtracted, for contrastive methods; several times if need be."
-    )
+    against: Texts = Field(default=[], description="Concepts that contrastive methods subtract; several if need be.")
     method: str = Field("c-mwp", description="One of GET /methods.")
     values: bool = Field(default=False, description="Also tell the numbers of each map, row by row.")
-    overlay: bool = Field(
-        default=False, description="Also draw each map over the image, with its point and box: PNG as base64."
-    )
+    overlay: bool = Field(default=False, description="Also draw each map over the image: PNG as base64.")
 
 
 class GroundQuestion(Question):
     """Which regions do these phrases refer to?"""
 
     phrase: Texts = Field(
-        description="What to look for, in English; may be given several times.",
-        examples=["a man in a red hat"],
-        min_length=1,
+        min_length=1, description="In English; may be given several times.", examples=["a man in a red hat"]
     )
     method: str = Field(METHOD, description="One of GET /methods.")
-    gamma: float = Field(
-        GAMMA,
-        ge=0,
-        le=MOST_GAMMA,
-        allow_inf_nan=False,
-        description="0: the region with most of the map wins; 1: the one with most of it in each pixel.",
+    gamma: Annotated[float, Field(ge=0, le=MOST_GAMMA, allow_inf_nan=False)] = Field(
+        GAMMA, description="0: the region with most of the map wins; 1: the one with most of it in each pixel."
     )
     most: int = Field(MOST, ge=1, le=MOST_REGIONS, description="Tell at most so many regions of each phrase.")
     figure: bool = Field(default=False, description="Also draw each phrase, its words and regions: PNG as base64.")
@@ -331,8 +96,8 @@ class MapAnswer(BaseModel):
     mass: float = Field(description="How much of the unit signal arrived at the layer.")
     layer: str = Field(description="Where the map was read.")
     method: str = Field(description="How it was made.")
-    values: list[list[float]] | None = Field(None, description="The map, row by row; only if asked for.")
-    overlay: str | None = Field(None, description="A PNG file as base64; only if asked for.")
+    values: list[list[float]] | None = Field(default=None, description="The map, row by row; only if asked for.")
+    overlay: str | None = Field(default=None, description="A PNG file as base64; only if asked for.")
 
 
 class AttendAnswer(Answer):
@@ -365,10 +130,8 @@ class PhraseAnswer(BaseModel):
     point: list[int] | None = Field(description="x and y of the pixel with the most evidence.")
     words: list[WordAnswer] = Field(description="The words that were looked for; none: whatever is found.")
     hints: list[str] = Field(description="The words for places and colours that weighed the map.")
-    skipped: list[str] = Field(
-        description="The words that were not heeded: unknown, or said of order, size and the like."
-    )
-    figure: str | None = Field(None, description="A PNG file as base64; only if asked for.")
+    skipped: list[str] = Field(description="The words that were not heeded: unknown, or of order, size and the like.")
+    figure: str | None = Field(default=None, description="A PNG file as base64; only if asked for.")
 
 
 class GroundAnswer(Answer):
@@ -386,18 +149,18 @@ class ModelAnswer(BaseModel):
     layers: list[str] = Field(description="Layers that can be read, from the image up.")
 
 
-class ModelsAnswer(BaseModel):
-    """All classifiers."""
-
-    default: str = Field(description="The one that is asked when none is named.")
-    models: list[ModelAnswer]
-
-
 class MethodAnswer(BaseModel):
     """A way to make a map."""
 
     name: str
     description: str
+
+
+class ModelsAnswer(BaseModel):
+    """All classifiers."""
+
+    default: str = Field(description="The one that is asked when none is named.")
+    models: list[ModelAnswer]
 
 
 class LabelAnswer(BaseModel):
@@ -427,3 +190,135 @@ class Problem(BaseModel):
     """Why there is no answer."""
 
     error: str = Field(description="One line that says what is wrong and what to do.")
+
+
+def picture_answer(service: Service, image: bytes) -> PictureAnswer:
+    """Keep an image."""
+    with collected_notes() as notes:
+        upload = service.uploads.take(image)
+    return PictureAnswer(**_about(upload, notes))
+
+
+def attend_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> AttendAnswer:
+    """The maps of an image."""
+    asked = AttendQuestion.model_validate(fields)
+    how: dict[str, Any] = {"model": service.served_model(asked.model).name, "method": asked.method}
+    with collected_notes() as notes:
+        upload = _take_image(service, image, asked.picture, len(asked.concept or ()) if asked.overlay else 0)
+        found = service.attend(upload, asked.concept or None, layer=asked.layer, against=asked.against, **how)
+    numbers = sum(one.values.numel() for one in found) if asked.values else 0
+    if numbers > MOST_NUMBERS:
+        raise RefusedError(400, f"{numbers:,} values in one answer: ask for fewer concepts, or for a coarser layer")
+    maps = [map_answer(upload, one, *map_readouts(one)[1:]) for one in found]
+    for told, one in zip(maps, found, strict=True):
+        if asked.values:
+            told.values = rounded(one.values)
+        if asked.overlay:
+            drawn = one.overlay(smaller(upload.picture, DRAWN_SIDE), point=True, box=True)
+            told.overlay = b64encode(png(drawn)).decode()
+    return AttendAnswer(**_about(upload, notes), model=how["model"], maps=maps)
+
+
+def ground_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> GroundAnswer:
+    """The regions of phrases."""
+    asked = GroundQuestion.model_validate(fields)
+    how: dict[str, Any] = {"model": service.served_model(asked.model).name, "gamma": asked.gamma, "most": asked.most}
+    with collected_notes() as notes:
+        upload = _take_image(service, image, asked.picture, len(asked.phrase) if asked.figure else 0)
+        found = service.ground(upload, asked.phrase, method=asked.method, layer=asked.layer, **how)
+    phrases = [phrase_answer(upload, one) for one in found]
+    for told, one in zip(phrases, found, strict=True):
+        if asked.figure:
+            told.figure = b64encode(png(one.figure())).decode()
+    return GroundAnswer(**_about(upload, notes), model=how["model"], phrases=phrases)
+
+
+def models_answer(service: Service) -> ModelsAnswer:
+    """All classifiers, which are loaded if they are not yet."""
+    models = [
+        ModelAnswer(name=name, words=one.classifier.labels is not None, layer=one.layer, layers=list(one.layers))
+        for name, one in service.models.items()
+    ]
+    return ModelsAnswer(default=service.default, models=models)
+
+
+def labels_answer(service: Service, model: str | None, search: str) -> LabelsAnswer:
+    """The labels of a classifier."""
+    served_model = service.served_model(model)
+    labels = served_model.classifier.labels
+    if labels is None:
+        raise RefusedError(404, f"{served_model.name} has no labels: its concepts are the numbers of its outputs")
+    found: Sequence[int] = labels.search(search) if search else range(len(labels))
+    told = [
+        LabelAnswer(index=unit, label=labels.name(unit), synonyms=list(labels.synonyms(unit)[1:]))
+        for unit in found[:MOST_LABELS]
+    ]
+    return LabelsAnswer(model=served_model.name, count=len(found), labels=told)
+
+
+def map_readouts(found: AttentionMap) -> tuple[Tensor, Point | None, PixelBox | None]:
+    """A map, upsampled once to the size of its image, with its point and its box, if there is any evidence."""
+    plane = found.upsample()
+    return (plane, peak(plane), strong_box(plane)) if found.values.max() > 0 else (plane, None, None)
+
+
+def map_answer(upload: Upload, found: AttentionMap, point: Point | None, box: PixelBox | None) -> MapAnswer:
+    """A map as `AttentionMap.to_dict` tells it."""
+    return MapAnswer(
+        concept=found.concept,
+        probability=found.probability,
+        point=upload.point(point),
+        box=upload.box(box),
+        mass=found.mass,
+        layer=found.layer,
+        method=found.method,
+    )
+
+
+def phrase_answer(upload: Upload, found: Grounded) -> PhraseAnswer:
+    """A phrase as `Grounded.to_json` tells it."""
+    regions = [{"box": upload.box(region.box), "score": region.score} for region in found.regions]
+    return PhraseAnswer(**{**found.to_json(), "regions": regions, "point": upload.point(found.map.point)})
+
+
+def rounded(values: Tensor) -> list[list[float]]:
+    """The values of a map with six digits."""
+    return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
+
+
+def find_image(service: Service, key: str) -> Upload:
+    """The image of a key."""
+    if len(key) != KEY_LETTERS or not key.isascii() or not key.isalnum():
+        raise RefusedError(404, "this is no image's key: send the image to POST /pictures first")
+    return service.uploads.find(key)
+
+
+def smaller(picture: Image.Image, side: int) -> Image.Image:
+    """An image with at most ``side`` pixels on its longer side."""
+    share = side / max(picture.size)
+    if share >= 1:
+        return picture
+    width, height = (max(1, round(each * share)) for each in picture.size)
+    return picture.resize((width, height), Image.Resampling.LANCZOS)
+
+
+def _take_image(service: Service, image: bytes | None, key: str | None, drawings: int) -> Upload:
+    """The image of a request for so many drawings: sent with it, or before."""
+    if drawings > MOST_DRAWN:
+        raise RefusedError(400, f"{drawings} drawings at once: ask for at most {MOST_DRAWN}, or for none")
+    if image is not None and key is None:
+        return service.uploads.take(image)
+    if image is None and key is not None:
+        return find_image(service, key)
+    raise RefusedError(400, "send the image as `image`, or the key of one sent before as `picture`")
+
+
+def _about(upload: Upload, notes: list[str]) -> dict[str, Any]:
+    return {"picture": upload.key, "width": upload.size[0], "height": upload.size[1], "notes": notes}
+
+
+def png(picture: Image.Image, level: int = 3) -> bytes:
+    """An image as a PNG file."""
+    file = io.BytesIO()
+    picture.save(file, format="PNG", compress_level=level)
+    return file.getvalue()

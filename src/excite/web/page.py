@@ -1,13 +1,10 @@
-"""The page: its HTML, and the answers that its script draws.
-
-An answer is a picture and views of maps: plain values with coordinates as shares of the image's sides, so that the
-browser colours and draws them at any size without asking again.
-"""
+"""The page: its HTML, and the answers that its script draws at any size: coordinates are shares of the sides."""
 
 from __future__ import annotations
 
 import io
 import json
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,16 +18,17 @@ from torch.nn.functional import interpolate
 
 from excite.errors import ConceptError, ExciteError, MethodError
 from excite.grounding.ground import METHOD as PHRASE
+from excite.images import read_image
 from excite.io.files import to_numpy
 from excite.methods import METHODS
 from excite.readouts.figure import percent
 from excite.readouts.notebook import data_address
 from excite.readouts.overlay import TABLES
 from excite.vocabulary import read_phrase
-from excite.web.answers import AsciiJSON, UpsampledMap, map_json, phrase_json, rounded
-from excite.web.assets import filled_in
-from excite.web.errors import collected_notes
-from excite.web.uploads import GoneError
+from excite.web.answers import map_answer, map_readouts, phrase_answer, png, rounded
+from excite.web.api import AsciiJSON
+from excite.web.errors import GoneError, collected_notes
+from excite.web.files import filled_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,18 +37,17 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
-    from excite.web.reports import Report
-    from excite.web.service import ServedModel, Service
-    from excite.web.uploads import Example, Upload
+    from excite.web.files import Example, Report
+    from excite.web.service import Service, Upload
 
 USUAL, WORD = "usual", "c-mwp"  # the default methods of the commands
 SIDE_BY_SIDE = ("mwp", "c-mwp")
-MARKS = ("point", "box", "regions")
-OPACITY = 60  # per cent
 FINDINGS = 8
 MOST_CELLS = 24
 REGIONS = 5
 SIDE = 420  # pixels of a map as it is sent: it is smooth, and the browser enlarges it
+
+View = dict[str, Any]
 
 
 class Selection(BaseModel):
@@ -64,21 +61,13 @@ class Selection(BaseModel):
 
 
 class LookQuestion(Selection):
-    """The values of the controls.
+    """The values of the controls."""
 
-    Attributes:
-        question: a concept or a phrase; blank for the classifier's most probable finding.
-        against: concepts to contrast with, separated by commas.
-        method: the method; "usual" for the default of `excite attend` for a word, of `excite ground` for a phrase.
-        layer: the index of the layer among those of the classifier; None for the default.
-        findings: whether the findings and their maps are wanted too: the image, the method or the layer has changed.
-    """
-
-    question: str = ""
-    against: str = ""
-    method: str = USUAL
-    layer: int | None = None
-    findings: bool = False
+    question: str = ""  # a concept or a phrase; blank for the classifier's most probable finding
+    against: str = ""  # concepts to contrast with, separated by commas
+    method: str = USUAL  # the default of `excite attend` for a word, of `excite ground` for a phrase
+    layer: int | None = None  # the index of the layer among those of the classifier; None for the default
+    findings: bool = False  # whether the findings and their maps are wanted too: the image or a setting has changed
 
     def method_for(self, usual: str) -> str:
         """The method, or the usual one."""
@@ -95,12 +84,8 @@ class CompareQuestion(Selection):
 
 def page_routes(service: Service, reports: Sequence[Report], examples: Mapping[str, Example]) -> APIRouter:
     """The page at ``/``, and what its script asks for."""
-    router, answers, concurrency = (
-        APIRouter(include_in_schema=False),
-        PageAnswers(service, examples),
-        service.concurrency,
-    )
-    html = page_html(service, reports, examples)
+    router, concurrency = APIRouter(include_in_schema=False), service.concurrency
+    answers, html = PageAnswers(service, examples), page_html(service, reports, examples)
 
     @router.api_route("/", methods=["GET", "HEAD"])
     async def page() -> HTMLResponse:
@@ -124,18 +109,16 @@ def page_routes(service: Service, reports: Sequence[Report], examples: Mapping[s
 
 def page_html(service: Service, reports: Sequence[Report], examples: Mapping[str, Example]) -> str:
     """The page. The names in it may hold anything: they are texts there."""
+    methods = {USUAL: f"{WORD} for a word, {PHRASE} for a phrase"} | {m.name: m.description for m in METHODS.values()}
     return filled_in(
         "page.html",
         models=list(service.models),
-        methods=[
-            (USUAL, f"{WORD} for a word, {PHRASE} for a phrase"),
-            *((m.name, m.description) for m in METHODS.values()),
-        ],
+        methods=methods,
         side_by_side=[*SIDE_BY_SIDE, *(name for name in METHODS if name not in SIDE_BY_SIDE)],
         compared=SIDE_BY_SIDE,
         tables={name: table().ravel().tolist() for name, table in TABLES.items()},
-        marks=MARKS,
-        opacity=OPACITY,
+        marks=("point", "box", "regions"),
+        opacity=60,  # per cent
         reports=reports,
         examples=[(one.name, one.title, one.thumbnail()) for one in examples.values()],
     )
@@ -149,17 +132,17 @@ class PageAnswers:
         self.examples = examples
         self._keys: dict[str, str] = {}  # of examples that were read
 
-    def layers(self, model: str) -> dict[str, Any]:
+    def layers(self, model: str) -> View:
         """The layers of a classifier, and the index of the usual one."""
         served_model = self.service.served_model(model)
         return {"layers": list(served_model.layers), "usual": served_model.layers.index(served_model.layer)}
 
-    def look(self, asked: LookQuestion) -> dict[str, Any]:
+    def look(self, asked: LookQuestion) -> View:
         """The image with the map of the question, and the findings if they are wanted."""
-        shown: dict[str, Any] = {"picture": None, "view": None, "error": None, "findings": []}
+        shown: View = {"picture": None, "view": None, "error": None, "findings": []}
         try:
             upload = self.find_upload(asked)
-            shown["picture"] = picture_view(upload)
+            shown["picture"] = _picture_view(upload)
             if asked.findings:
                 shown["findings"] = self.findings(upload, asked)
             with collected_notes() as notes:
@@ -168,16 +151,15 @@ class PageAnswers:
             return {**shown, "error": sentence(error)}
         return {**shown, "view": {**view, "notes": [*view["notes"], *map(sentence, notes)]}}
 
-    def compare(self, asked: CompareQuestion) -> dict[str, Any]:
+    def compare(self, asked: CompareQuestion) -> View:
         """Maps side by side: a row for each concept, a column for each method and layer."""
-        shown: dict[str, Any] = {"picture": None, "rows": [], "error": None}
         try:
             upload = self.find_upload(asked)
             with collected_notes() as notes:
                 rows = self._rows(upload, asked)
         except ExciteError as error:
-            return {**shown, "error": sentence(error)}
-        return {"picture": picture_view(upload), "rows": rows, "error": " ".join(map(sentence, notes)) or None}
+            return {"picture": None, "rows": [], "error": sentence(error)}
+        return {"picture": _picture_view(upload), "rows": rows, "error": " ".join(map(sentence, notes)) or None}
 
     def find_upload(self, asked: Selection) -> Upload:
         """The image that was dropped or picked; a `GoneError` if it is no longer kept."""
@@ -187,48 +169,50 @@ class PageAnswers:
         try:
             return uploads.find(self._keys.get(example.name, ""))
         except GoneError:
-            upload = uploads.put(example.read())
+            upload = uploads.put(read_image(example.path))
         self._keys[example.name] = upload.key
         return upload
 
-    def findings(self, upload: Upload, asked: LookQuestion) -> list[dict[str, Any]]:
+    def findings(self, upload: Upload, asked: LookQuestion) -> list[View]:
         """The classifier's findings, each with its map; without maps where there are none at this layer."""
         method = asked.method_for(WORD)
         with collected_notes():  # the answer has the notes of its own map
             found = self.service.findings(upload, asked.model, FINDINGS, method)
-            try:
-                concepts = [one.concept for one in found]
-                maps = self.service.attend(upload, concepts, model=asked.model, method=method, layer=self.layer(asked))
-                views: list[dict[str, Any] | None] = [map_view(upload, one) for one in maps]
-            except ExciteError:
-                views = [None] * len(found)
+            views: list[View | None] = [None] * len(found)
+            concepts, layer = [concept for concept, _ in found], self.layer(asked)
+            with suppress(ExciteError):
+                maps = self.service.attend(upload, concepts, model=asked.model, method=method, layer=layer)
+                views = [map_view(upload, one) for one in maps]
         return [
-            {"concept": one.concept, "probability": one.probability, "sure": percent(one.probability), "view": view}
-            for one, view in zip(found, views, strict=True)
+            {"concept": concept, "probability": probability, "sure": percent(probability), "view": view}
+            for (concept, probability), view in zip(found, views, strict=True)
         ]
 
-    def view(self, upload: Upload, asked: LookQuestion) -> dict[str, Any]:
+    def view(self, upload: Upload, asked: LookQuestion) -> View:
         """The map of a concept or of a phrase."""
         question, rivals, layer = asked.question.strip(), listed(asked.against), self.layer(asked)
-        self.service.check_texts([question, *rivals])  # before they are parsed
-        if question and not _is_concept(self.service.served_model(asked.model), question):
+        if self.is_phrase(asked):
             if rivals:
                 raise ConceptError("a phrase has no contrast: ask for a single concept, or leave `but not` blank")
             method = asked.method_for(PHRASE)
             (found,) = self.service.ground(upload, [question], model=asked.model, method=method, layer=layer)
             return phrase_view(upload, found, asked.model)
         method = asked.method_for(WORD)
-        concept = question or self.service.findings(upload, asked.model, 1, method)[0].concept
+        concept = question or self.service.findings(upload, asked.model, 1, method)[0][0]
         (one,) = self.service.attend(upload, [concept], model=asked.model, method=method, layer=layer, against=rivals)
         return map_view(upload, one)
 
     def is_phrase(self, asked: LookQuestion) -> bool:
-        """Whether the question is a phrase, which takes longer than a concept."""
-        try:
-            self.service.check_texts([asked.question])
-            return bool(asked.question) and not _is_concept(self.service.served_model(asked.model), asked.question)
-        except ExciteError:  # told by `look`
+        """Whether the question is no concept but has words of some, such as "umpire": a phrase, which takes longer."""
+        question, served_model = asked.question.strip(), self.service.models.get(asked.model)
+        labels = served_model.classifier.labels if served_model is not None else None
+        if labels is None or not question or len(question) > self.service.limits.letters:
             return False
+        try:
+            labels.find(question)
+        except ConceptError:
+            return bool(read_phrase(question, labels).words)
+        return False
 
     def layer(self, asked: LookQuestion) -> str | None:
         """The name of the layer; None for the default one."""
@@ -238,92 +222,60 @@ class PageAnswers:
         name = served_model.layers[asked.layer]
         return None if name == served_model.layer else name
 
-    def _rows(self, upload: Upload, asked: CompareQuestion) -> list[list[dict[str, Any]]]:
-        concepts = listed(asked.concepts) or [one.concept for one in self.service.findings(upload, asked.model, 2)]
+    def _rows(self, upload: Upload, asked: CompareQuestion) -> list[list[View]]:
+        concepts = listed(asked.concepts) or [concept for concept, _ in self.service.findings(upload, asked.model, 2)]
         known = self.service.served_model(asked.model).layers
         layers: list[str | None] = [known[k] for k in asked.layers if 0 <= k < len(known)]
-        layers = layers or [None]
-        cells = len(concepts) * len(asked.methods) * len(layers)
-        if not asked.methods:
+        ways = [(method, layer) for method in asked.methods for layer in layers or [None]]
+        if not ways:
             raise MethodError("choose at least one method")
-        if cells > MOST_CELLS:
-            raise ConceptError(f"these are {cells} maps: choose fewer, at most {MOST_CELLS}")
+        if len(concepts) * len(ways) > MOST_CELLS:
+            raise ConceptError(f"these are {len(concepts) * len(ways)} maps: choose fewer, at most {MOST_CELLS}")
         columns = [
             self.service.attend(upload, concepts, model=asked.model, method=method, layer=layer)
-            for method in asked.methods
-            for layer in layers
+            for method, layer in ways
         ]
-        return [[map_view(upload, column[k]) for column in columns] for k in range(len(concepts))]
+        return [[map_view(upload, one) for one in row] for row in zip(*columns, strict=True)]
 
 
 def listed(text: str) -> list[str]:
-    """Concepts, separated by commas.
-
-    Example:
-        >>> listed("cat, red apple,")
-        ['cat', 'red apple']
-    """
+    """Concepts, separated by commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def sentence(error: Exception | str) -> str:
-    """An error or a note as a sentence.
-
-    Example:
-        >>> sentence(ValueError("there is no cat"))
-        'There is no cat.'
-    """
+    """An error or a note as a sentence."""
     text = str(error).strip()
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
-def _is_concept(served_model: ServedModel, text: str) -> bool:
-    """Whether a text is a concept of the classifier, or else a phrase; a `ConceptError` if no word of it is known."""
-    labels = served_model.classifier.labels
-    if labels is None:
-        return True  # a number
-    try:
-        labels.find(text)
-    except ConceptError:
-        if not read_phrase(text, labels).words:  # a phrase has words that are no labels: "umpire", "surf board"
-            raise
-        return False
-    return True
-
-
-# Views.
-
-
-def picture_view(upload: Upload) -> dict[str, Any]:
-    """The address of an image, and its size as it was sent."""
+def _picture_view(upload: Upload) -> View:
     return {"key": upload.key, "url": f"pictures/{upload.key}", "width": upload.size[0], "height": upload.size[1]}
 
 
-def map_view(upload: Upload, found: AttentionMap) -> dict[str, Any]:
+def map_view(upload: Upload, found: AttentionMap) -> View:
     """The map of a concept: drawing, text, and files to download."""
-    one = UpsampledMap.of(found)
+    plane, point, box = map_readouts(found)
+    told = map_answer(upload, found, point, box).model_dump(exclude_unset=True)
     loadable = {"units": list(found.units), "image_size": list(upload.size), "dtype": "float32"}  # by AttentionMap.load
-    about = [f"layer {found.layer}", found.method]
-    if found.probability is not None:
-        about.insert(0, f"the classifier says {percent(found.probability)}")
+    sure = [] if found.probability is None else [f"the classifier says {percent(found.probability)}"]
     return {
         "title": found.concept,
-        "about": about,
-        "strength": _strength(one.plane),
-        "point": _middle(one.point, upload),
-        "box": None if one.box is None else _shares(one.box, upload),
+        "about": [*sure, f"layer {found.layer}", found.method],
+        "strength": _strength(plane),
+        "point": _shares(point, upload, middle=0.5),
+        "box": _shares(box, upload),
         "regions": [],
         "words": [],
-        "notes": [] if one.point else ["There is no evidence for it at this layer."],
-        "json": json.dumps({**map_json(upload, one), **loadable, "values": rounded(found.values)}),
+        "notes": [] if point else ["There is no evidence for it at this layer."],
+        "json": json.dumps({**told, **loadable, "values": rounded(found.values)}),
         "npy": _npy(found.values),
     }
 
 
-def phrase_view(upload: Upload, found: Grounded, model: str) -> dict[str, Any]:
+def phrase_view(upload: Upload, found: Grounded, model: str) -> View:
     """The map of a phrase with its regions, best first, and the map of each of its words."""
-    reading = found.map.reading
-    notes = []
+    reading, notes = found.map.reading, []
     if not found.map.known:
         notes.append(f"{model} knows no word of this: the map shows whatever it finds.")
     elif reading.skipped:
@@ -331,12 +283,12 @@ def phrase_view(upload: Upload, found: Grounded, model: str) -> dict[str, Any]:
     if found.map.hints:
         notes.append(f"Words that weigh the map: {', '.join(word.text for word in found.map.hints)}.")
     plane = torch.from_numpy(np.asarray(found.map.plane, dtype=np.float32))
-    first = found.map.words[0]
+    told, first = phrase_answer(upload, found).model_dump(exclude_unset=True), found.map.words[0]
     return {
         "title": found.phrase,
         "about": ["phrase", f"layer {first.layer}", first.method],
         "strength": _strength(plane),
-        "point": _middle(found.map.point, upload),
+        "point": _shares(found.map.point, upload, middle=0.5),
         "box": None,
         "regions": [{"box": _shares(region.box, upload), "score": region.score} for region in found.regions[:REGIONS]],
         "words": [
@@ -344,19 +296,16 @@ def phrase_view(upload: Upload, found: Grounded, model: str) -> dict[str, Any]:
             for word, one in zip(reading.words, found.map.words, strict=found.map.known)
         ],
         "notes": notes,
-        "json": json.dumps({**phrase_json(upload, found), "image_size": list(upload.size)}),
+        "json": json.dumps({**told, "image_size": list(upload.size)}),
         "npy": _npy(plane),
     }
 
 
-def _middle(point: tuple[int, int] | None, upload: Upload) -> list[float] | None:
-    """The middle of a pixel, as shares of the sides."""
-    return None if point is None else _shares([at + 0.5 for at in point], upload)
-
-
-def _shares(places: Sequence[float], upload: Upload) -> list[float]:
+def _shares(places: Sequence[float] | None, upload: Upload, middle: float = 0) -> list[float] | None:
     """Pixels of the kept image, x and y in turn, as shares of its sides."""
-    return [round(float(at) / upload.picture.size[k % 2], 5) for k, at in enumerate(places)]
+    if places is None:
+        return None
+    return [round((float(at) + middle) / upload.picture.size[k % 2], 5) for k, at in enumerate(places)]
 
 
 def _strength(stretched: Tensor) -> str:
@@ -367,9 +316,7 @@ def _strength(stretched: Tensor) -> str:
     small = interpolate(plane, (max(1, round(height * share)), max(1, round(width * share))), mode="area")[0, 0]
     largest = small.max()
     grey = to_numpy((small / largest if largest > 0 else small).mul(255).round()).astype(np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(grey).save(file, "PNG", compress_level=1)
-    return data_address("image/png", file.getvalue())
+    return data_address("image/png", png(Image.fromarray(grey), level=1))
 
 
 def _npy(values: Tensor) -> str:

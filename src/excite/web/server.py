@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import ipaddress
-import json
 import logging
 import re
 import secrets
@@ -14,8 +13,7 @@ import sys
 import threading
 import webbrowser
 from contextlib import contextmanager
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import h11
@@ -25,23 +23,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from excite.errors import ExciteError, visible
 from excite.web.api import create_api
 from excite.web.errors import LOG, bounded_log, error_response, warnings_as_notes
+from excite.web.files import find_examples, find_reports, report_routes
 from excite.web.guard import CONTENT, SECURITY, Guard, Token, respond_and_drain, with_security_headers
 from excite.web.page import page_routes
-from excite.web.reports import find_reports, report_routes
-from excite.web.uploads import find_examples
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from fastapi import FastAPI
     from starlette.types import Receive, Scope, Send
 
     from excite.web.service import Service
 
-
-PORT = 7860
 TOKEN = re.compile(r"[!-~]{16,200}")
 ANY = {"0.0.0.0", "::", ""}  # noqa: S104 - all addresses
 REASONS = {
@@ -49,20 +43,17 @@ REASONS = {
     errno.EACCES: "it needs rights that you do not have; choose one above 1023",
     errno.EADDRNOTAVAIL: "it is no address of this machine; use 127.0.0.1, or 0.0.0.0",
 }
-BACKLOG = 128
 CONNECTIONS = 256  # a browser opens half a dozen
 HEAD = 64 * 1024  # bytes of a request before its body; the guard is stricter, with a better message
 IDLE = 30.0  # seconds for a whole head
 LAST_WORDS = 1.0  # seconds to read the reason why a connection is closed
-KEEP_ALIVE = 15  # seconds between two requests
-LAST_ANSWERS = 5  # seconds for pending requests when the server ends
 
 
 def serve(  # noqa: PLR0913 - all but one may be left out
     service: Service,
     *,
     host: str = "127.0.0.1",
-    port: int = PORT,
+    port: int = 7860,
     token: str | None = None,
     reports: Path | None = None,
     examples: Path | None = None,
@@ -71,23 +62,8 @@ def serve(  # noqa: PLR0913 - all but one may be left out
 ) -> None:
     """Serve the page and the HTTP interface until Ctrl-C or SIGTERM.
 
-    Args:
-        service: the queries.
-        host: the address to listen at; other machines have access unless it is a loopback address.
-        port: 0 for any that is free.
-        token: needed for every request, at least 16 letters; generated where other machines have access.
-        reports: a folder with the pages of experiments.
-        examples: a folder of images to try; those of scikit-image if none.
-        open_browser: show the page.
-        announce: called with the address and the token when the server is ready; without, one line is printed.
-
-    Raises:
-        ExciteError: the port is in use, the host is not this machine's, the token is too short.
-
-    Example:
-        >>> from excite.models import Choice
-        >>> from excite.web.service import Service
-        >>> serve(Service({"words": Choice("words")}), port=8000)                    # doctest: +SKIP
+    The arguments are the options of `excite serve`; ``announce`` is called with the address and the token when the
+    server is ready, and without it one line is printed.
     """
     token = _checked_token(host, token)
     with _listening_socket(host, port) as listening:
@@ -98,50 +74,33 @@ def serve(  # noqa: PLR0913 - all but one may be left out
             if open_browser:
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()  # some browsers take long
 
-        app = build_app(service, reports, examples)
-        _run(app, service, host, token, listening, started)
-
-
-def build_app(service: Service, reports: Path | None = None, examples: Path | None = None) -> FastAPI:
-    """The app: the HTTP interface, the reports, and the page."""
-    found = find_reports(reports) if reports is not None else []
-    app = create_api(service)
-    app.include_router(report_routes(found))
-    app.include_router(page_routes(service, found, find_examples(examples)))
-    return app
-
-
-def _run(
-    app: FastAPI,
-    service: Service,
-    host: str,
-    token: str | None,
-    listening: socket.socket,
-    started: Callable[[], None],
-) -> None:
-    guard = Guard(
-        app,
-        limits=service.limits,
-        hosts=_names(host),
-        any_address=host in ANY,
-        token=Token(token) if token else None,
-    )
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # a broken form is reported to the client
-    loading = threading.Thread(target=_load, args=(service,), name="loading", daemon=True)
-    loading.start()
-    with bounded_log(), warnings_as_notes():
-        server = Server(guard, started)
-        server.run(sockets=[listening])
-    loading.join(timeout=10)
-    if not server.started:
-        raise ExciteError("the server could not start: the lines above say why")
+        found = find_reports(reports) if reports is not None else []
+        app = create_api(service)
+        app.include_router(report_routes(found))
+        app.include_router(page_routes(service, found, find_examples(examples)))
+        guard = Guard(
+            app,
+            limits=service.limits,
+            hosts=_names(host),
+            any_address=host in ANY,
+            token=Token(token) if token else None,
+        )
+        logging.getLogger("python_multipart").setLevel(logging.ERROR)  # a broken form is reported to the client
+        loading = threading.Thread(target=_load, args=(service,), name="loading", daemon=True)
+        loading.start()
+        with bounded_log(), warnings_as_notes():
+            server = Server(guard, started)
+            server.run(sockets=[listening])
+        loading.join(timeout=10)
+        if not server.started:
+            raise ExciteError("the server could not start: the lines above say why")
 
 
 def _load(service: Service) -> None:
     """Load the first classifier before the first request; an error is reported to each request, too."""
     try:
         served_model = service.served_model()
-        served_model.classifier, served_model.layers  # noqa: B018 - both are cached properties
+        served_model.classifier, served_model.layers  # noqa: B018 - both are kept
     except ExciteError as error:
         LOG.warning(f"{service.default} cannot be used: {error}")
 
@@ -177,12 +136,9 @@ def _names(host: str) -> list[str]:
 def _listening_socket(host: str, port: int) -> socket.socket:
     """A listening socket, before anything heavy is loaded."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
-    except OverflowError as error:
-        raise ExciteError(f"there is no port {port}: choose one from 0 to 65535") from error
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=128)
     except (socket.gaierror, UnicodeError) as error:
         raise ExciteError(f"{host!r} is no name or address of this machine: use 127.0.0.1, or 0.0.0.0") from error
     except OSError as error:
@@ -211,30 +167,24 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
             self.app = _crowded
-        self._wait()
+        self._wait_for_head(is_needed=True)
 
     def data_received(self, data: bytes) -> None:
         """A part of a request has arrived."""
-        if self._refused:
-            return
-        super().data_received(data)
-        if self.conn.their_state is h11.IDLE:  # a part of a head
-            self._wait()
-        else:
-            self._wait_no_more()
+        if not self._refused:
+            super().data_received(data)
+            self._wait_for_head(is_needed=self.conn.their_state is h11.IDLE)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left."""
-        self._wait_no_more()
+        self._wait_for_head(is_needed=False)
         super().connection_lost(exc)
 
-    def _wait(self) -> None:
-        """Start the timeout for a head."""
-        if self._waiting is None:
+    def _wait_for_head(self, *, is_needed: bool) -> None:
+        """Start the timeout for a whole head, or stop it."""
+        if is_needed and self._waiting is None:
             self._waiting = self.loop.call_later(IDLE, self._leave)
-
-    def _wait_no_more(self) -> None:
-        if self._waiting is not None:
+        elif not is_needed and self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
 
@@ -244,12 +194,11 @@ class Connection(H11Protocol):
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:  # in the middle of another answer
             self._leave()
             return
-        body = json.dumps({"error": "this is no HTTP request that can be read, or its head is too large"}).encode()
-        headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
-        everything = {**headers, **SECURITY, "Content-Security-Policy": CONTENT}
+        answer = error_response(400, "this is no HTTP request that can be read, or its head is too large")
+        answer.headers.update({**SECURITY, "Content-Security-Policy": CONTENT, "Connection": "close"})
         for event in (
-            h11.Response(status_code=400, headers=[*everything.items()], reason=b"Bad Request"),
-            h11.Data(data=body),
+            h11.Response(status_code=400, headers=answer.raw_headers, reason=b"Bad Request"),
+            h11.Data(data=bytes(answer.body)),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")
@@ -263,9 +212,7 @@ class Connection(H11Protocol):
 
 async def _crowded(_scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a client beyond the limit of connections; uvicorn would give no reason."""
-    answer = error_response(
-        HTTPStatus.SERVICE_UNAVAILABLE, "too many are connected at the moment: try again in a few seconds"
-    )
+    answer = error_response(503, "too many are connected at the moment: try again in a few seconds")
     await respond_and_drain(answer, receive, with_security_headers(send))
 
 
@@ -284,8 +231,8 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=KEEP_ALIVE,
-                timeout_graceful_shutdown=LAST_ANSWERS,
+                timeout_keep_alive=15,  # seconds between two requests
+                timeout_graceful_shutdown=5,  # seconds for pending requests when the server ends
                 h11_max_incomplete_event_size=HEAD,
             )
         )
@@ -300,12 +247,7 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """End with exit code 0; uvicorn would raise the signal again, which is an error to a shell."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before: dict[int, Any] = {
-            number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:

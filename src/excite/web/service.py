@@ -1,26 +1,29 @@
-"""The queries about an image, for the page and for programs; independent of HTTP."""
+"""The queries about an image, for the page and for programs, independent of HTTP; images are kept in memory only."""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import math
 import threading
-import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from anyio import CapacityLimiter, to_thread
+from cachetools.func import ttl_cache
 from PIL import Image
 
-from excite.errors import ConceptError, ExciteError, LayerError, ModelError
+from excite.errors import ConceptError, ImageError, LayerError, ModelError
 from excite.grounding.ground import GAMMA, METHOD, MOST, GroundingSession
 from excite.grounding.proposals import find_proposer
+from excite.images import decode_image
 from excite.io.cache import ByteCache
 from excite.methods import find_method
 from excite.models.layers import candidate_layers, default_layer, spatial_layers
 from excite.session import SessionCache
-from excite.web.uploads import Limits, UploadStore
+from excite.web.errors import BusyError, GoneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,31 +34,92 @@ if TYPE_CHECKING:
     from excite.grounding import Grounded
     from excite.grounding.proposals import Proposals
     from excite.models import Choice, Classifier
-    from excite.web.uploads import Upload
-
+    from excite.readouts.grounded_figure import Box
 
 Result = TypeVar("Result")
 
+LONGEST = 100_000  # pixels of a side
+MB = 2**20
 MOST_LAYERS = 24
 ARENA_MAX, ARENAS = -8, 2  # as in malloc.h; each thread would have an arena of its own
+LIBC = ctypes.CDLL(None)
 
 
-class BusyError(ExciteError):
-    """Too many requests are waiting."""
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a request and of the caches."""
+
+    upload: int = 25 * MB  # bytes of a request, the image included
+    pixels: int = 60_000_000  # of an image, before it is decoded
+    kept_pixels: int = 2_000_000  # of an image as it is kept: a larger one is made smaller, no classifier sees more
+    pictures: int = 128 * MB  # bytes of all images that are kept
+    passes: int = 128 * MB  # bytes of all forward passes that are kept, for each classifier
+    at_once: int = 3  # requests that are answered at the same time
+    waiting: int = 32  # requests that may wait; further ones are refused
+    concepts: int = 50  # of one request
+    letters: int = 1000  # of a concept or a phrase
+
+
+@dataclass(frozen=True, eq=False)
+class Upload:
+    """An uploaded image."""
+
+    key: str  # a hash of its pixels, which cannot be guessed without the image
+    picture: Image.Image  # upright and RGB, made smaller if it was very large
+    size: tuple[int, int]  # width and height as it was sent: the coordinates of points and boxes in answers
+
+    def point(self, point: tuple[int, int] | None) -> list[int] | None:
+        """A point of the kept image in pixels of the one that was sent."""
+        if point is None:
+            return None
+        sides = zip(point, self.size, self.picture.size, strict=True)
+        return [min(int((at + 0.5) * sent / kept), sent - 1) for at, sent, kept in sides]
+
+    def box(self, box: Box | None) -> list[float] | None:
+        """A box of the kept image in pixels of the one that was sent."""
+        if box is None:
+            return None
+        scales = [sent / kept for sent, kept in zip(self.size, self.picture.size, strict=True)]
+        return [round(at * scale, 2) for at, scale in zip(box, scales * 2, strict=True)]
+
+
+class UploadStore:
+    """Keeps uploaded images by their keys, the oldest dropped first."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._uploads: ByteCache[Upload] = ByteCache(limits.pictures)
+
+    def take(self, content: bytes) -> Upload:
+        """Decode and keep an image file; an `ImageError` if it is no image, broken, or has too many pixels."""
+        if not content:
+            raise ImageError("the file is empty: send an image")
+        return self.put(decode_image(content, most_pixels=self._limits.pixels))
+
+    def put(self, picture: Image.Image) -> Upload:
+        """Keep an image in mode RGB; an `ImageError` if a side is too long."""
+        size = picture.size
+        if max(size) > LONGEST:  # a resized strip of one pixel by millions would take all memory
+            raise ImageError(f"the image has {size[0]} x {size[1]} pixels: no side may have more than {LONGEST:,}")
+        share = math.sqrt(self._limits.kept_pixels / (size[0] * size[1]))
+        if share < 1:
+            smaller = (max(1, round(size[0] * share)), max(1, round(size[1] * share)))
+            picture = picture.resize(smaller, Image.Resampling.LANCZOS)
+        key = hashlib.sha256(f"{size} {picture.size}".encode() + picture.tobytes()).hexdigest()[:32]
+        upload = Upload(key, picture, size)
+        self._uploads.put(key, upload, picture.width * picture.height * 3)
+        return upload
+
+    def find(self, key: str) -> Upload:
+        """The image of a key; a `GoneError` if it is no longer there, or never was."""
+        upload = self._uploads.get(key)
+        if upload is None:
+            raise GoneError("this image is no longer kept here: send it again")
+        return upload
 
 
 class ConcurrencyLimit:
-    """Runs work in threads, so many at once; refuses at once when too many wait. Used in one event loop.
-
-    Args:
-        at_once: the number of threads.
-        waiting: the number of requests that may wait for one.
-
-    Example:
-        >>> import asyncio
-        >>> asyncio.run(ConcurrencyLimit(at_once=1, waiting=0).run(lambda: "answered"))
-        'answered'
-    """
+    """Runs work in threads, ``at_once`` many; refuses when ``waiting`` more wait. Used in one event loop."""
 
     def __init__(self, at_once: int, waiting: int) -> None:
         self._most, self._admitted = at_once + waiting, 0
@@ -79,67 +143,28 @@ class ConcurrencyLimit:
         return await to_thread.run_sync(work, limiter=self._drawing)
 
 
-class Trimmer:
-    """Returns freed memory to the system, at most once in so many seconds.
-
-    Forward passes allocate pieces of all sizes, and glibc keeps the holes between them: after 60 images with a phrase
-    each, a server held 700 MB with 200 MB in use. On other systems this does nothing.
-
-    Example:
-        >>> Trimmer().trim()
-    """
-
-    def __init__(self, seconds: float = 5.0) -> None:
-        self._seconds = seconds
-        self._last = -seconds
-        self._lock = threading.Lock()
-        library = ctypes.CDLL(None)
-        self._malloc_trim = getattr(library, "malloc_trim", None)
-        if self._malloc_trim is not None:
-            library.mallopt(ARENA_MAX, ARENAS)
-
-    def trim(self) -> None:
-        """Return freed memory, unless it was done a moment ago."""
-        with self._lock:
-            now = time.monotonic()
-            if self._malloc_trim is None or now - self._last < self._seconds:
-                return
-            self._last = now
-        self._malloc_trim(0)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A concept that the classifier finds in an image."""
-
-    concept: str
-    probability: float
+@ttl_cache(maxsize=1, ttl=5)  # seconds
+def trim_memory() -> None:
+    """Return freed memory to the system: after 60 images with phrases, glibc held 700 MB with 200 MB in use."""
+    if hasattr(LIBC, "malloc_trim"):
+        LIBC.malloc_trim(0)
 
 
 class ServedModel:
-    """A classifier of the server, loaded at the first request.
-
-    Args:
-        name: its name here.
-        choice: the classifier.
-        passes: the bytes of forward passes to keep.
-    """
+    """A classifier of the server by its name here, loaded at the first request; ``passes``: bytes of its cache."""
 
     def __init__(self, name: str, choice: Choice, passes: int) -> None:
-        self.name = name
-        self._choice = choice
-        self._passes = passes
+        self.name, self._choice, self._passes = name, choice, passes
         self._lock = threading.Lock()
+        self._cache: SessionCache | None = None
         self.sessions: ByteCache[GroundingSession] = ByteCache(passes)
-
-    @cached_property
-    def _cache(self) -> SessionCache:
-        return SessionCache(self._choice.load(), most_bytes=self._passes)
 
     @property
     def cache(self) -> SessionCache:
         """The classifier with a cache of its forward passes."""
-        with self._lock:  # it is loaded once
+        with self._lock:
+            if self._cache is None:
+                self._cache = SessionCache(self._choice.load(), most_bytes=self._passes)
             return self._cache
 
     @property
@@ -150,10 +175,9 @@ class ServedModel:
     @cached_property
     def layers(self) -> tuple[str, ...]:
         """The layers worth reading, from the image up."""
-        inputs = self._square
-        ends = [layer.name for layer in candidate_layers(self.classifier.module, inputs, MOST_LAYERS)]
-        known = [layer.name for layer in spatial_layers(self.classifier.module, inputs)]
-        return tuple(name for name in known if name in {*ends, self.layer})
+        module, inputs = self.classifier.module, self._square
+        worth = {self.layer, *(layer.name for layer in candidate_layers(module, inputs, MOST_LAYERS))}
+        return tuple(layer.name for layer in spatial_layers(module, inputs) if layer.name in worth)
 
     @cached_property
     def layer(self) -> str:
@@ -166,19 +190,7 @@ class ServedModel:
 
 
 class Service:
-    """Answers queries about images; safe for several threads.
-
-    Args:
-        choices: the classifiers by name; the first is the default.
-        limits: the limits of a request and of the caches.
-
-    Example:
-        >>> from excite.models import Choice
-        >>> service = Service({"words": Choice("words")})                     # doctest: +SKIP
-        >>> upload = service.uploads.take(Path("photo.jpg").read_bytes())         # doctest: +SKIP
-        >>> service.findings(upload)[0].concept                                # doctest: +SKIP
-        'cat'
-    """
+    """Answers queries about images by classifiers, of which the first is the default; safe for several threads."""
 
     def __init__(self, choices: Mapping[str, Choice], limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -187,14 +199,11 @@ class Service:
         self.uploads = UploadStore(self.limits)
         self.concurrency = ConcurrencyLimit(self.limits.at_once, self.limits.waiting)
         self._proposals: ByteCache[Proposals] = ByteCache(self.limits.pictures)
-        self._trimmer = Trimmer()
+        if hasattr(LIBC, "mallopt"):
+            LIBC.mallopt(ARENA_MAX, ARENAS)
 
     def served_model(self, model: str | None = None) -> ServedModel:
-        """The classifier of that name; the default if none is named.
-
-        Raises:
-            ModelError: it is not offered here.
-        """
+        """The classifier of that name, the default if none is named; a `ModelError` if it is not offered here."""
         name = model or self.default
         if name not in self.models:
             raise ModelError(f"the classifier {name!r} is not offered here: use one of {', '.join(self.models)}")
@@ -202,14 +211,10 @@ class Service:
 
     def findings(
         self, upload: Upload, model: str | None = None, most: int = 10, method: str = "c-mwp"
-    ) -> list[Finding]:
-        """The classifier's findings, most probable first, each once though it may have several outputs.
-
-        The forward pass is the one that `attend` needs for this method next.
-        """
-        served_model, chosen = self.served_model(model), find_method(method)
-        found = self._findings(upload, served_model, most, chosen.name)
-        self._trimmer.trim()
+    ) -> list[tuple[str, float]]:
+        """The classifier's most probable concepts; the forward pass is the one that `attend` needs for this method."""
+        found = self.served_model(model).cache.findings(upload.picture, most, method=method)
+        trim_memory()
         return found
 
     def attend(
@@ -222,23 +227,16 @@ class Service:
         layer: str | None = None,
         against: Sequence[str] = (),
     ) -> list[AttentionMap]:
-        """As `excite.attend`; without concepts, for the classifier's findings.
-
-        Raises:
-            ExciteError: a concept, method, layer or classifier is unknown, or too much is asked for.
-        """
+        """As `excite.attend`; without concepts, for the classifier's findings."""
         self.check_texts([*(concepts or ()), *against])
-        served_model, chosen = self.served_model(model), find_method(method)
-        wanted = (
-            [one.concept for one in self._findings(upload, served_model, 5, chosen.name)]
-            if concepts is None
-            else list(concepts)
-        )
+        served_model = self.served_model(model)
+        if concepts is None:
+            concepts = [concept for concept, _ in self.findings(upload, model, 5, method)]
         self._check_layer(served_model, layer)
         maps = served_model.cache.attend(
-            upload.picture, wanted, method=chosen.name, layer=layer, against=list(against) or None
+            upload.picture, list(concepts), method=method, layer=layer, against=list(against) or None
         )
-        self._trimmer.trim()
+        trim_memory()
         return maps
 
     def ground(
@@ -252,41 +250,26 @@ class Service:
         gamma: float = GAMMA,
         most: int = MOST,
     ) -> list[Grounded]:
-        """As `excite.ground`.
-
-        Raises:
-            ExciteError: a phrase is blank, or the classifier has no words, or too much is asked for.
-        """
+        """As `excite.ground`."""
         self.check_texts(phrases)
-        served_model, chosen = self.served_model(model), find_method(method)
+        served_model, method = self.served_model(model), find_method(method).name
         self._check_layer(served_model, layer)
-        key = upload.key, chosen.name, layer
+        key = upload.key, method, layer
         session = served_model.sessions.get(key)
         if session is None:
-            session = GroundingSession(
-                served_model.classifier, upload.picture, self._proposals_of(upload), method=chosen.name, layer=layer
-            )
+            proposals = self._proposals.get(upload.key) or find_proposer("hierarchy").of(upload.picture, "the image")
+            self._proposals.put(upload.key, proposals, proposals.nbytes)
+            session = GroundingSession(served_model.classifier, upload.picture, proposals, method=method, layer=layer)
         found = session.ground(phrases, gamma=gamma, most=most)
         served_model.sessions.put(key, session, session.size)
-        self._trimmer.trim()
-        return found
-
-    @staticmethod
-    def _findings(upload: Upload, served_model: ServedModel, most: int, method: str) -> list[Finding]:
-        return [Finding(*found) for found in served_model.cache.findings(upload.picture, most, method=method)]
-
-    def _proposals_of(self, upload: Upload) -> Proposals:
-        found = self._proposals.get(upload.key)
-        if found is None:
-            found = find_proposer("hierarchy").of(upload.picture, "the image")
-            self._proposals.put(upload.key, found, found.nbytes)
+        trim_memory()
         return found
 
     def check_texts(self, texts: Sequence[str]) -> None:
         """Raise a `ConceptError` if concepts or phrases are too many or too long."""
+        longest = max(map(len, texts), default=0)
         if len(texts) > self.limits.concepts:
             raise ConceptError(f"{len(texts)} concepts at once: ask for at most {self.limits.concepts}")
-        longest = max((len(text) for text in texts), default=0)
         if longest > self.limits.letters:
             raise ConceptError(f"a concept of {longest} letters: write at most {self.limits.letters}")
 
