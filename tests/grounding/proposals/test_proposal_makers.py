@@ -17,7 +17,7 @@ from excite.grounding.proposals import (
     find_proposer,
 )
 from excite.grounding.proposals.base import enlarge_parts, shrink_parts
-from excite.grounding.proposals.edges import edge_strength
+from excite.grounding.proposals.hierarchy import edge_strength
 from excite.grounding.proposals.opencv import OPTIONS
 from excite.metrics.boxes import box_iou
 

@@ -17,6 +17,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from excite.errors import ExciteError
 from excite.grounding.proposals.base import (
@@ -28,7 +30,6 @@ from excite.grounding.proposals.base import (
     segments_of_pieces,
     shrink,
 )
-from excite.grounding.proposals.edges import edge_strength
 from excite.metrics.boxes import shared_areas
 
 if TYPE_CHECKING:
@@ -41,17 +42,11 @@ if TYPE_CHECKING:
     Union = tuple[tuple[int, ...], float, float]
     Borders = dict[int, tuple[float, float]]
 
-SIZE, CONTRAST, INNER, TOUCHING = 0.1, 0.5, 0.5, -0.15
-"""Weights of the score: doubling the box is worth as much as 14 % of the strongest border."""
-
-MOST_NEIGHBOURS = 5
-"""A segment is joined with so many of its neighbours, those with the longest common border first."""
-
-SMALLEST = 0.001
-"""The least share of the image that a segment covers: there are thousands of smaller ones."""
-
-SCALES = (1.5, 3.0, 6.0)
-"""In pixels of the shrunk image: the finest locates the borders, the mean of all gives their strength."""
+SIZE, CONTRAST, INNER, TOUCHING = 0.1, 0.5, 0.5, -0.15  # weights: twice the box is worth 14 % of the strongest border
+MOST_NEIGHBOURS = 5  # a segment is joined with so many of its neighbours, those with the longest common border first
+SMALLEST = 0.001  # the least share of the image that a segment covers: there are thousands of smaller ones
+SCALES = (1.5, 3.0, 6.0)  # in pixels: the finest locates the borders, the mean of all gives their strength
+FAINTEST = 1e-4  # a change of one grey level is ten times as strong; below is rounding, which must not make regions
 
 
 @dataclass(frozen=True)
@@ -165,10 +160,6 @@ def join_neighbours(tree: SegmentTree) -> Regions:
 
     Two nodes are neighbours if some level of the tree has both of them side by side. Each new node, from the leaves to
     the root, is joined with the nodes of its own level, so that each union occurs exactly once.
-
-    Example:
-        >>> join_neighbours(build_tree(np.zeros((9, 9, 3), np.uint8))).nodes.tolist()
-        [[0, -1, -1, -1]]
     """
     found = list(_unions(tree))
     nodes = np.full((len(found), 4), -1, np.int64)
@@ -248,28 +239,17 @@ class SegmentTree:
 
     def leaves_of(self, nodes: Array) -> list[NDArray[np.int64]]:
         """The leaves of each union of nodes [unions, nodes of each], padded with -1."""
-        leaves = len(self.neighbours)
-        counts = np.ones(len(self.parents), np.int64)
-        counts[leaves:] = 0
+        inside = np.zeros((len(self.parents), len(nodes)), bool)
+        for row, members in enumerate(nodes):
+            inside[members[members >= 0], row] = True
         parents = self.parents.tolist()
-        for node, parent in enumerate(parents[:-1]):
-            counts[parent] += counts[node]
-        starts = np.zeros(len(parents), np.int64)  # of a node's leaves, in an order where those of each are contiguous
-        free = starts.copy()
-        for node in range(len(parents) - 2, -1, -1):
-            parent = parents[node]
-            starts[node] = free[node] = free[parent]
-            free[parent] += counts[node]
-        order = np.argsort(starts[:leaves], kind="stable")
-        ends = starts + counts
-        return [np.concatenate([order[starts[node] : ends[node]] for node in row if node >= 0]) for row in nodes]
+        for node in range(len(parents) - 2, -1, -1):  # parents come after their children
+            inside[node] |= inside[parents[node]]
+        return [np.flatnonzero(leaves) for leaves in inside[: len(self.neighbours)].T]
 
 
 def build_tree(picture: NDArray[np.uint8]) -> SegmentTree:
     """The tree of an image [height, width, 3].
-
-    Raises:
-        ExciteError: higra is not installed.
 
     Example:
         >>> picture = np.zeros((20, 30, 3), np.uint8)
@@ -317,12 +297,9 @@ def _on_edges(higra: Any, graph: Any, values: Array) -> Array:
 
 def _one_segment(shape: tuple[int, ...]) -> SegmentTree:
     """The tree of an image without borders."""
-    height, width = shape
-    none = np.zeros(1)
-    box = np.array([[0, 0, width, height]], np.int64)
-    labels, parents = np.zeros(shape, np.int32), np.zeros(1, np.int64)
-    area = np.full(1, float(height * width))
-    return SegmentTree(labels, parents, none, area, box, none, none, area, [{}])
+    none, area = np.zeros(1), np.full(1, float(shape[0] * shape[1]))
+    box = np.array([[0, 0, shape[1], shape[0]]], np.int64)
+    return SegmentTree(np.zeros(shape, np.int32), np.zeros(1, np.int64), none, area, box, none, none, area, [{}])
 
 
 def _measured(higra: Any, tree: Any, heights: Array, strength: Array, shape: tuple[int, ...]) -> SegmentTree:
@@ -336,42 +313,112 @@ def _measured(higra: Any, tree: Any, heights: Array, strength: Array, shape: tup
     ends = tuple(np.asarray(nodes).astype(np.int64) for nodes in rag.edge_list())
     meeting = np.asarray(tree.lowest_common_ancestor(*ends)).astype(np.int64)
 
-    inside = np.zeros(shape, bool)
-    inside[1:-1, 1:-1] = True
+    rim = np.ones(shape, bool)
+    rim[1:-1, 1:-1] = False
 
-    def summed(values: Array) -> Array:
-        return np.asarray(higra.accumulate_sequential(tree, values.astype(np.float64), higra.Accumulators.sum))
+    def over_nodes(values: Array, kind: Any = higra.Accumulators.sum) -> Array:
+        return np.asarray(higra.accumulate_sequential(tree, values.astype(np.float64), kind))
 
     def outside(amounts: Array) -> Array:
         """Sums of the borders of each node: a border counts for both its leaves, and for no node that has both."""
         at_leaves = sum(np.bincount(nodes, amounts, leaves) for nodes in ends)
         gone = np.bincount(meeting, amounts, count)
         within = higra.accumulate_and_add_sequential(tree, gone, np.zeros(leaves), higra.Accumulators.sum)
-        return np.asarray(summed(np.asarray(at_leaves)) - 2 * np.asarray(within))
+        return np.asarray(over_nodes(np.asarray(at_leaves)) - 2 * np.asarray(within))
 
+    neighbours: list[Borders] = [{} for _ in range(leaves)]
+    for one, other, long, strong in zip(*(column.tolist() for column in (*ends, length, total)), strict=True):
+        neighbours[one][other] = neighbours[other][one] = (long, strong)
+    kinds = [higra.Accumulators.min] * 2 + [higra.Accumulators.max] * 2
+    sides = zip(part_boxes(labels).T, kinds, strict=True)
     return SegmentTree(
         labels=labels,
         parents=np.asarray(tree.parents()).astype(np.int64),
         heights=np.asarray(heights).astype(np.float64),
-        area=summed(np.bincount(labels.ravel(), minlength=leaves)),
-        boxes=_node_boxes(higra, tree, labels),
+        area=over_nodes(np.bincount(labels.ravel(), minlength=leaves)),
+        boxes=np.stack([over_nodes(side, kind) for side, kind in sides], axis=1).astype(np.int64),
         edge_length=outside(length),
         edge_sum=outside(total),
-        touching=summed(np.bincount(labels[~inside], minlength=leaves)),
-        neighbours=_neighbours(leaves, ends, length, total),
+        touching=over_nodes(np.bincount(labels[rim], minlength=leaves)),
+        neighbours=neighbours,
     )
 
 
-def _node_boxes(higra: Any, tree: Any, labels: Array) -> NDArray[np.int64]:
-    leaves = part_boxes(labels).astype(np.float64)
-    kinds = [higra.Accumulators.min] * 2 + [higra.Accumulators.max] * 2
-    sides = [higra.accumulate_sequential(tree, leaves[:, k].copy(), kind) for k, kind in enumerate(kinds)]
-    return np.stack(sides, axis=1).astype(np.int64)
+# Edge strength at each pixel, from colours and texture.
+#
+# The finest scale measures the change of the colours; the coarser ones that of local histograms of colours and edge
+# directions: a striped shirt has strong edges inside, but the same mixture of stripes on both sides of each.
 
 
-def _neighbours(leaves: int, ends: tuple[Array, ...], length: Array, total: Array) -> list[Borders]:
-    neighbours: list[Borders] = [{} for _ in range(leaves)]
-    columns = (*ends, length, total)
-    for first, second, long, strong in zip(*(column.tolist() for column in columns), strict=True):
-        neighbours[first][second] = neighbours[second][first] = (long, strong)
-    return neighbours
+def _lab(picture: Array) -> Tensor:
+    """The colours of an sRGB image [height, width, 3] as CIE Lab [3, height, width], roughly within -1..1."""
+    linear = torch.from_numpy(picture.astype(np.float32) / 255)
+    linear = torch.where(linear > 0.04045, ((linear + 0.055) / 1.055) ** 2.4, linear / 12.92)
+    to_xyz = torch.tensor(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]], dtype=torch.float32
+    ) / torch.tensor([[0.9505], [1.0], [1.089]])
+    xyz = torch.einsum("oc,hwc->ohw", to_xyz, linear)
+    cube = torch.where(xyz > 0.008856, xyz.clamp_min(1e-6) ** (1 / 3), 7.787 * xyz + 16 / 116)
+    light = 1.16 * cube[1] - 0.16
+    return torch.stack([light, 5 * (cube[0] - cube[1]), 2 * (cube[1] - cube[2])])
+
+
+def edge_strength(picture: Array, scales: tuple[float, ...]) -> list[tuple[Array, Array]]:
+    """Strength of change [height, width] and its direction in radians (0 to pi), at each of the scales (in pixels)."""
+    colours = _lab(picture)
+    mixture = torch.cat([_shares(colours), _texture(colours[0])])
+    return [_change(mixture if index else colours, sigma) for index, sigma in enumerate(scales)]
+
+
+def _shares(colours: Tensor, bins: int = 8) -> Tensor:
+    """The soft assignment of each pixel to a few bins of each channel."""
+    shares = []
+    for channel, (low, high) in zip(colours, ((0, 1), (-0.4, 0.4), (-0.4, 0.4)), strict=True):
+        at = (channel.clamp(low, high) - low) / (high - low) * (bins - 1)
+        shares.append((1 - (at - torch.arange(bins).view(-1, 1, 1)).abs()).clamp_min(0))
+    return torch.cat(shares)
+
+
+def _texture(light: Tensor) -> Tensor:
+    """The strength of fine stripes of four directions at each pixel."""
+    dx, dy = _derivatives(light[None], 1.0)
+    strength = torch.sqrt(dx**2 + dy**2)
+    angle = torch.atan2(dy, dx) * 2
+    turns = torch.arange(4).view(-1, 1, 1) * (torch.pi / 2)
+    return (torch.cos(angle - turns).clamp_min(0) * strength * 3).clamp_max(1)
+
+
+def _change(channels: Tensor, sigma: float) -> tuple[Array, Array]:
+    """The largest eigenvalue of the structure tensor, as a strength, and its direction (0 to pi)."""
+    dx, dy = _derivatives(channels, sigma)
+    xx, yy, xy = (dx * dx).sum(0), (dy * dy).sum(0), (dx * dy).sum(0)
+    root = torch.sqrt((xx - yy) ** 2 + 4 * xy**2)
+    strength = torch.sqrt(((xx + yy + root) / 2).clamp_min(0)) * sigma
+    strength = torch.where(strength < FAINTEST, 0, strength)
+    angle = torch.remainder(torch.atan2(2 * xy, xx - yy) / 2, torch.pi)
+    return strength.numpy(), angle.numpy()
+
+
+def _derivatives(channels: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+    """Gaussian derivatives to the right and downwards of each channel [channels, height, width].
+
+    For the short rows of a small image a matrix product is several times quicker than torch's convolutions.
+    """
+    (smooth_rows, slope_rows), (smooth_columns, slope_columns) = (_filters(side, sigma) for side in channels.shape[1:])
+    return smooth_rows @ (channels @ slope_columns.T), slope_rows @ (channels @ smooth_columns.T)
+
+
+def _filters(length: int, sigma: float) -> tuple[Tensor, Tensor]:
+    """Matrices [length, length] of the Gaussian and its derivative; beyond its ends, a line is constant."""
+    reach = max(1, round(3 * sigma))
+    at = torch.arange(-reach, reach + 1, dtype=torch.float32)
+    smooth = torch.exp(-(at**2) / (2 * sigma**2))
+    smooth /= smooth.sum()
+    slope = at * smooth / (at**2 * smooth).sum()
+    rows = torch.arange(length).repeat_interleave(len(at))
+    columns = (rows + at.long().repeat(length)).clamp(0, length - 1)
+    smoothing, slopes = (
+        torch.zeros(length, length).index_put_((rows, columns), kernel.repeat(length), accumulate=True)
+        for kernel in (smooth, slope)
+    )
+    return smoothing, slopes

@@ -16,8 +16,7 @@ import numpy as np
 
 from excite.errors import ExciteError, ModelError
 from excite.grounding.proposals.base import Proposals, checked_scores, enlarge_boxes, shrink, sorted_proposals
-from excite.grounding.proposals.edges import edge_strength
-from excite.grounding.proposals.hierarchy import suppress_overlapping
+from excite.grounding.proposals.hierarchy import edge_strength, suppress_overlapping
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
