@@ -40,7 +40,7 @@ def drawn(monkeypatch):
         seen.update(told=told, plane=plane, words=words, boxes=boxes, true_boxes=true_boxes, width=width)
         return picture
 
-    monkeypatch.setattr(import_module("excite.readouts.grounded_figure"), "grounded_figure", remember)
+    monkeypatch.setattr(import_module("excite.readouts.figure"), "grounded_figure", remember)
     return seen
 
 

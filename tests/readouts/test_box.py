@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import ExciteError
-from excite.readouts.box import threshold_box
+from excite.readouts.box import maximum_point, threshold_box
 from excite.readouts.overlay import upsample
-from excite.readouts.point import maximum_point
 
 MODES = ["bicubic", "bilinear", "nearest"]
 

@@ -6,17 +6,21 @@ import torch
 from PIL import Image
 
 from excite.errors import ExciteError
-from excite.readouts.figure import GREY, INK, PAPER, Headed, draw_row
-from excite.readouts.grounded_figure import (
+from excite.readouts.figure import (
     BEST,
+    GREY,
+    INK,
     MOST_MAPS,
     OTHERS,
     PALE,
+    PAPER,
     WORD_COLOURS,
+    Headed,
     Told,
     WordMap,
     _sentence,
     draw_boxes,
+    draw_row,
     grounded_figure,
 )
 from excite.readouts.overlay import DARK, LIGHT

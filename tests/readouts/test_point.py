@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from excite.readouts.box import maximum_point
 from excite.readouts.overlay import upsample
-from excite.readouts.point import maximum_point
 
 MODES = ["bicubic", "bilinear", "nearest"]
 

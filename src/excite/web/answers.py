@@ -14,9 +14,8 @@ from PIL import Image
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from excite.grounding.ground import GAMMA, METHOD, MOST, MOST_GAMMA
-from excite.readouts.box import strong_box
+from excite.readouts.box import peak, strong_box
 from excite.readouts.notebook import jpeg
-from excite.readouts.point import peak
 from excite.web.errors import RefusedError, collected_notes
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from excite.readouts.notebook import data_address, jpeg
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from excite.readouts.grounded_figure import Box
+    from excite.readouts.figure import Box
 
 
 LONGEST = 100_000  # pixels of a side

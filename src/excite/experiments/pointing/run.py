@@ -19,7 +19,7 @@ from excite.experiments.pointing.scores import PointingRun, tally
 from excite.experiments.readable_layers import all_maps
 from excite.images import read_image
 from excite.metrics.boxes import area_share, distance
-from excite.readouts.point import maximum_point
+from excite.readouts.box import maximum_point
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

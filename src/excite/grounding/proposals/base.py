@@ -114,12 +114,7 @@ class Source(Protocol):
     """A source of proposals for any image: a proposer, a cache, or files."""
 
     def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:
-        """The proposals of an image.
-
-        Args:
-            picture: The image.
-            name: Its name in its data set, such as ``000000123456.jpg``.
-            path: Its file, if any.
+        """The proposals of an image, by its name in its data set (``000000123456.jpg``) and its file, if any.
 
         Raises:
             ProposalError: There are none for this image.
@@ -216,12 +211,7 @@ def part_boxes(parts: Array) -> NDArray[np.int64]:
 
 
 def shrink(picture: Image.Image, longest: int) -> Image.Image:
-    """The image in RGB, its longer side at most so many pixels; a small one stays as it is.
-
-    Example:
-        >>> shrink(Image.new("L", (2000, 20)), 256).size
-        (256, 16)
-    """
+    """The image in RGB, its longer side at most so many pixels; a small one stays as it is."""
     picture = picture.convert("RGB")
     size = _shrunk_size(picture.size, longest)
     return picture if size == picture.size else picture.resize(size, Image.Resampling.BILINEAR)
@@ -240,12 +230,7 @@ def enlarge_parts(parts: Array, size: tuple[int, int]) -> NDArray[np.int32]:
 
 
 def enlarge_boxes(boxes: Array, shrunk_size: tuple[int, int], size: tuple[int, int]) -> NDArray[np.float32]:
-    """Half-open boxes of a shrunk image in the full one, consistent with `enlarge_parts`.
-
-    Example:
-        >>> enlarge_boxes(np.array([[1, 0, 2, 1]]), (2, 1), (5, 3)).tolist()
-        [[2.0, 0.0, 5.0, 3.0]]
-    """
+    """Half-open boxes of a shrunk image in the full one, consistent with `enlarge_parts`."""
     made = np.empty(boxes.shape, np.float32)
     for axis, (long, short) in enumerate(zip(size, shrunk_size, strict=True)):
         made[:, axis::2] = np.searchsorted(_nearest(long, short), boxes[:, axis::2])
@@ -284,15 +269,7 @@ def check_count(count: int, pixels: int = 0) -> None:
 
 
 def checked_boxes(boxes: Array, size: tuple[int, int]) -> NDArray[np.float32]:
-    """Half-open boxes [n, 4] within an image of this width and height.
-
-    Raises:
-        DataError: They are no boxes, or not of this image.
-
-    Example:
-        >>> checked_boxes(np.array([[0, 0, 10.4, 5]]), (10, 8)).tolist()
-        [[0.0, 0.0, 10.0, 5.0]]
-    """
+    """Half-open boxes [n, 4] within an image of this width and height, or a `DataError`."""
     if boxes.size == 0:  # nothing found, in whichever shape that was saved: MATLAB's [] is [0, 0], NumPy's [0]
         return np.zeros((0, 4), np.float32)
     if boxes.ndim != 2 or boxes.shape[1] != 4 or boxes.dtype.kind not in "iuf":
@@ -314,15 +291,7 @@ def checked_boxes(boxes: Array, size: tuple[int, int]) -> NDArray[np.float32]:
 
 
 def checked_scores(scores: Array | None, count: int) -> NDArray[np.float32]:
-    """The scores of ``count`` proposals; None for falling ones, in their order.
-
-    Raises:
-        DataError: They are no numbers, or not so many.
-
-    Example:
-        >>> checked_scores(None, 4).tolist()
-        [1.0, 0.75, 0.5, 0.25]
-    """
+    """The scores of ``count`` proposals, or a `DataError`; None for falling ones, in their order."""
     if scores is None:
         return np.linspace(1, 0, count, endpoint=False, dtype=np.float32)
     if scores.dtype.kind not in "iuf" or scores.size != count or scores.ndim > 2:

@@ -75,12 +75,7 @@ class ProposalFiles:
             raise DataError(f"cannot read proposals from {str(path)!r}: give a folder, or a JSON, NPZ or MAT file.")
 
     def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:
-        """The proposals of an image.
-
-        Raises:
-            ProposalError: There are none for this image.
-            DataError: They are broken, or not of this image.
-        """
+        """The proposals of an image; an error that names the file where they are broken, or not of this image."""
         file = self.path if self.path.is_file() else self._file(name)
         try:
             if self._results:
@@ -215,10 +210,7 @@ class CocoResults:
     def proposals(self, name: str, size: tuple[int, int], file_name: str = "") -> Proposals | None:
         """The proposals of an image of this name, width and height; None if the file has none for it.
 
-        Args:
-            name: Its name in its data set.
-            size: Its width and height.
-            file_name: The name of its file, if it differs: 36979.jpg of Flickr30k's image 36979.
+        Its file may have another name: 36979.jpg of Flickr30k's image 36979.
         """
         names = list(dict.fromkeys(filter(None, (name, file_name))))
         keys: list[int | str | None] = [self._ids.get(each, self._ids.get(PurePosixPath(each).name)) for each in names]

@@ -14,7 +14,7 @@ import sys
 import warnings
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -75,30 +75,20 @@ class Hierarchy:
     version: ClassVar[int] = 1
 
     def __call__(self, picture: Image.Image) -> Proposals:
-        """The segments, best first.
-
-        Raises:
-            ExciteError: higra is not installed.
-        """
+        """The segments, best first."""
         small = shrink(picture, self.longest)
         tree = build_tree(np.asarray(small))
         regions = join_neighbours(tree)
-        boxes = region_boxes(tree, regions)
+        there = (regions.nodes >= 0)[..., None]
+        low = np.where(there, tree.boxes[regions.nodes, :2], np.iinfo(np.int64).max).min(axis=1)
+        high = np.where(there, tree.boxes[regions.nodes, 2:], -1).max(axis=1)
+        boxes = np.concatenate([low, high], axis=1)
         scores = region_scores(tree, regions, boxes)
         kept = suppress_overlapping(boxes, scores, self.count, self.most_alike)
         found = segments_of_pieces(tree.labels, tree.leaves_of(regions.nodes[kept]))
         segments = Segments(enlarge_parts(found.parts, picture.size), found.starts, found.members)
         enlarged = enlarge_boxes(boxes[kept], small.size, picture.size)
         return Proposals(picture.size, enlarged, scores[kept].astype(np.float32), segments)
-
-
-def region_boxes(tree: SegmentTree, regions: Regions) -> NDArray[np.int64]:
-    """The half-open box around each region [regions, 4]."""
-    there = (regions.nodes >= 0)[..., None]
-    boxes = tree.boxes[regions.nodes]
-    low = np.where(there, boxes[..., :2], np.iinfo(np.int64).max).min(axis=1)
-    high = np.where(there, boxes[..., 2:], -1).max(axis=1)
-    return np.concatenate([low, high], axis=1)
 
 
 def region_scores(tree: SegmentTree, regions: Regions, boxes: Array) -> NDArray[np.float64]:
@@ -120,13 +110,7 @@ def region_scores(tree: SegmentTree, regions: Regions, boxes: Array) -> NDArray[
 
 
 def suppress_overlapping(boxes: Array, scores: Array, count: int, most: float) -> NDArray[np.int64]:
-    """Greedy non-maximum suppression: the best ``count``, best first, no two boxes with an IoU above ``most``.
-
-    Example:
-        >>> boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [20, 0, 30, 10]])
-        >>> suppress_overlapping(boxes, np.array([0.5, 0.9, 0.1]), 10, 0.8).tolist()
-        [1, 2]
-    """
+    """Greedy non-maximum suppression: the best ``count``, best first, no two boxes with an IoU above ``most``."""
     order = np.argsort(-scores, kind="stable")
     first = np.unique(boxes[order], axis=0, return_index=True)[1]  # equal boxes are many, and quick to remove
     left = order[np.sort(first)]
@@ -140,19 +124,12 @@ def suppress_overlapping(boxes: Array, scores: Array, count: int, most: float) -
     return np.array(kept, np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class Regions:
-    """Candidates for proposals.
-
-    Attributes:
-        nodes: One to four nodes of the tree each, padded with -1 [candidates, 4].
-        inner_length: The length of the borders between these nodes [candidates].
-        inner_sum: The strength of those borders, summed along them [candidates].
-    """
+class Regions(NamedTuple):
+    """Candidates for proposals: one to four nodes each [candidates, 4], padded with -1, and borders between them."""
 
     nodes: NDArray[np.int64]
     inner_length: NDArray[np.float64]
-    inner_sum: NDArray[np.float64]
+    inner_sum: NDArray[np.float64]  # the strength, summed along the borders
 
 
 def join_neighbours(tree: SegmentTree) -> Regions:
@@ -161,27 +138,20 @@ def join_neighbours(tree: SegmentTree) -> Regions:
     Two nodes are neighbours if some level of the tree has both of them side by side. Each new node, from the leaves to
     the root, is joined with the nodes of its own level, so that each union occurs exactly once.
     """
-    found = list(_unions(tree))
-    nodes = np.full((len(found), 4), -1, np.int64)
-    for row, (members, _, _) in enumerate(found):
-        nodes[row, : len(members)] = members
-    return Regions(nodes, np.array([entry[1] for entry in found]), np.array([entry[2] for entry in found]))
-
-
-def _unions(tree: SegmentTree) -> Iterator[Union]:
-    """The nodes of each candidate, and the length and strength of the borders between them."""
-    leaves = len(tree.neighbours)
     around = {leaf: dict(borders) for leaf, borders in enumerate(tree.neighbours)}
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(tree.parents.tolist()):
         children.setdefault(parent, []).append(node)
     large = (tree.area >= SMALLEST * tree.labels.size).tolist()
+    found: list[Union] = []
     for node in range(len(tree.parents)):
-        if node >= leaves:
+        if node >= len(tree.neighbours):
             _merge(around, node, [child for child in children[node] if child != node])
         if large[node]:
-            yield (node,), 0.0, 0.0
-            yield from _joined(node, around, large)
+            found += [((node,), 0.0, 0.0), *_joined(node, around, large)]
+    members, lengths, sums = zip(*found, strict=True)
+    nodes = np.array([(*each, -1, -1, -1)[:4] for each in members], np.int64)
+    return Regions(nodes, np.array(lengths), np.array(sums))
 
 
 def _merge(around: dict[int, Borders], node: int, children: list[int]) -> None:
@@ -213,29 +183,17 @@ def _joined(node: int, around: dict[int, Borders], large: list[bool]) -> Iterato
 
 @dataclass(frozen=True, eq=False)
 class SegmentTree:
-    """A binary tree of segments, from thousands of small ones to the whole image, weakest border first.
+    """A binary tree of segments, from thousands of small ones to the whole image, weakest border first."""
 
-    Attributes:
-        labels: The leaf of each pixel [height, width].
-        parents: The parent of each node [nodes]; the root is its own.
-        heights: The strength of the border between a node's children [nodes]; zero for leaves.
-        area: Pixels of each node [nodes].
-        boxes: The half-open box around each node [nodes, 4].
-        edge_length: The length of each node's border within the image [nodes].
-        edge_sum: The strength of that border, summed along it [nodes].
-        touching: The pixels of each node at the image's own border [nodes].
-        neighbours: For each leaf, its neighbours with the length and the summed strength of the common border.
-    """
-
-    labels: NDArray[np.int32]
-    parents: NDArray[np.int64]
-    heights: NDArray[np.float64]
-    area: NDArray[np.float64]
-    boxes: NDArray[np.int64]
-    edge_length: NDArray[np.float64]
-    edge_sum: NDArray[np.float64]
-    touching: NDArray[np.float64]
-    neighbours: list[Borders]
+    labels: NDArray[np.int32]  # the leaf of each pixel [height, width]
+    parents: NDArray[np.int64]  # of each node [nodes], as all below; the root is its own
+    heights: NDArray[np.float64]  # the strength of the border between a node's children; zero for leaves
+    area: NDArray[np.float64]  # in pixels
+    boxes: NDArray[np.int64]  # half-open [nodes, 4]
+    edge_length: NDArray[np.float64]  # of a node's border within the image
+    edge_sum: NDArray[np.float64]  # the strength of that border, summed along it
+    touching: NDArray[np.float64]  # the pixels at the image's own border
+    neighbours: list[Borders]  # of each leaf, with the length and the summed strength of the common border
 
     def leaves_of(self, nodes: Array) -> list[NDArray[np.int64]]:
         """The leaves of each union of nodes [unions, nodes of each], padded with -1."""
@@ -249,15 +207,7 @@ class SegmentTree:
 
 
 def build_tree(picture: NDArray[np.uint8]) -> SegmentTree:
-    """The tree of an image [height, width, 3].
-
-    Example:
-        >>> picture = np.zeros((20, 30, 3), np.uint8)
-        >>> picture[5:15, 10:20] = 255
-        >>> tree = build_tree(picture)
-        >>> tree.boxes[-1].tolist(), [10, 5, 20, 15] in tree.boxes.tolist()
-        ([0, 0, 30, 20], True)
-    """
+    """The tree of an image [height, width, 3]."""
     higra = _higra()
     shape = picture.shape[:2]
     if min(shape) < 2:
@@ -281,8 +231,7 @@ def build_tree(picture: NDArray[np.uint8]) -> SegmentTree:
 def _higra() -> Any:
     try:
         if "higra" not in sys.modules:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # invalid escapes, when Python compiles it
+            with warnings.catch_warnings(action="ignore"):  # invalid escapes, when Python compiles it
                 import higra
         import higra
     except ImportError:

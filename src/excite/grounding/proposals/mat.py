@@ -1,15 +1,11 @@
 """Proposals of MCG and of EdgeBoxes in MATLAB files, in the conventions of their authors' programs.
 
-MATLAB counts from 1. The variables:
+MATLAB counts from 1, and the last row and column belong to a box. The variables, also within one struct:
 
-* MCG (``im2mcg_all.m``): ``superpixels`` [height, width] numbers the superpixels from 1, ``labels`` is a cell with the
-  superpixels of each proposal, ``scores`` has one number for each proposal, best first. ``bboxes`` are boxes without
-  near-duplicates, so they are not those of ``labels`` one by one; where there are segments, the segments count.
-* MCG's boxes alone: ``bboxes`` (scores: ``bboxes_scores``) or ``boxes`` (scores: ``scores``), each row being up, left,
-  down, right: rows before columns, the last row and column belonging to the box.
+* MCG (``im2mcg_all.m``): ``superpixels`` [height, width], ``labels``, a cell with the superpixels of each proposal, and
+  ``scores``. ``bboxes`` are boxes without near-duplicates, not those of ``labels``: segments come first.
+* MCG's boxes alone: ``bboxes`` and ``bboxes_scores``, or ``boxes`` and ``scores``; rows are up, left, down, right.
 * EdgeBoxes (``edgeBoxes.m``): ``bbs``, each row being x, y, width, height and score.
-
-The same variables within one struct, such as ``proposals`` or ``candidates``, are found too.
 """
 
 from __future__ import annotations

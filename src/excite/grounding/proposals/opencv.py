@@ -24,22 +24,14 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-SMALLEST = 0.0015
-"""The least share of the image that a box covers: there would be too many smaller ones."""
-
-SMALLEST_SIDE = 8
-"""The least side of an image for OpenCV's search."""
-
+SMALLEST = 0.0015  # the least share of the image that a box covers: there would be too many smaller ones
+SMALLEST_SIDE = 8  # the least side of an image for OpenCV's search
+BRIGHT = 99  # the percentile of the edge strength that is scaled to 1, for faint and strong images alike
 OPTIONS = """
 stride shrinkNumber patchSize patchInnerSize numberOfGradientOrientations selfsimilarityGridSize numberOfTrees
 numberOfTreesToEvaluate
-""".split()
-"""The options that OpenCV divides by, so that they must be there."""
-
+""".split()  # of a forest: OpenCV divides by them, so that they must be there
 TREES = ("childs", "featureIds", "thresholds", "edgeBoundaries", "edgeBins")
-
-BRIGHT = 99
-"""The percentile of the edge strength that is scaled to 1, for faint and strong images alike."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +44,6 @@ class EdgeBoxes:
         step: The step of the sliding windows, OpenCV's ``alpha``.
         most_alike: The largest IoU of two boxes, OpenCV's ``beta``.
         longest: The longer side of the image that is searched, in pixels.
-
-    Example:
-        >>> from PIL import Image
-        >>> picture = Image.new("RGB", (80, 60), "blue")
-        >>> picture.paste("red", (20, 20, 50, 40))
-        >>> len(EdgeBoxes()(picture)) > 0
-        True
     """
 
     count: int = 500
@@ -71,12 +56,7 @@ class EdgeBoxes:
     version: ClassVar[int] = 1
 
     def __call__(self, picture: Image.Image) -> Proposals:
-        """The boxes, best first.
-
-        Raises:
-            ExciteError: OpenCV with its extra modules is not installed.
-            ModelError: The model file is missing or is none.
-        """
+        """The boxes, best first."""
         cv2 = opencv()
         small = shrink(picture, self.longest)
         shown = np.asarray(small)
@@ -151,11 +131,6 @@ class SelectiveSearch:
         quality: More colour spaces and finer segments: ten times as slow.
         most_alike: The largest IoU of two boxes.
         longest: The longer side of the image that is searched, in pixels.
-
-    Example:
-        >>> from PIL import Image
-        >>> len(SelectiveSearch()(Image.new("RGB", (60, 40), "blue")))
-        1
     """
 
     count: int = 500
@@ -167,11 +142,7 @@ class SelectiveSearch:
     version: ClassVar[int] = 1
 
     def __call__(self, picture: Image.Image) -> Proposals:
-        """The boxes, largest first.
-
-        Raises:
-            ExciteError: OpenCV with its extra modules is not installed.
-        """
+        """The boxes, largest first."""
         cv2 = opencv()
         small = shrink(picture, self.longest)
         search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
@@ -198,12 +169,7 @@ def opencv() -> Any:
 
 
 def corners(rectangles: Any) -> NDArray[np.float32]:
-    """OpenCV's x, y, width, height as half-open boxes.
-
-    Example:
-        >>> corners([[1, 2, 3, 4]]).tolist()
-        [[1.0, 2.0, 4.0, 6.0]]
-    """
+    """OpenCV's x, y, width, height as half-open boxes."""
     boxes = np.asarray(rectangles, np.float32).reshape(-1, 4).copy()
     boxes[:, 2:] += boxes[:, :2]
     return boxes
