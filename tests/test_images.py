@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
 from excite.errors import ImageError
-from excite.images import find_images, read_image, reading
+from excite.images import ORIENTATION_TAG, find_images, read_image
 
 RED, GREEN, BLUE, WHITE, BLACK = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0)
 
@@ -352,7 +352,7 @@ class TestOrientation:
     @pytest.mark.parametrize("orientation", STORED)
     def test_all_eight(self, tmp_path, orientation, name):
         exif = Image.Exif()
-        exif[reading.ORIENTATION_TAG] = orientation
+        exif[ORIENTATION_TAG] = orientation
         stored = Image.fromarray((np.array(STORED[orientation]) * 40).astype(np.uint8))
         stored = stored.resize((stored.width * 16, stored.height * 16), Image.Resampling.NEAREST).convert("RGB")
         options = {"a.webp": {"lossless": True}, "a.jpg": {"quality": 95, "subsampling": 0}}.get(name, {})
@@ -364,7 +364,7 @@ class TestOrientation:
 
     def test_is_applied_once(self, tmp_path):
         exif = Image.Exif()
-        exif[reading.ORIENTATION_TAG] = 6
+        exif[ORIENTATION_TAG] = 6
         photograph().save(tmp_path / "a.png", exif=exif)
         once = read_image(tmp_path / "a.png")
         assert once.size == (32, 48)

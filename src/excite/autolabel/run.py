@@ -19,8 +19,7 @@ from excite.autolabel.files import OutputFolder, open_own_results
 from excite.autolabel.formats import Detection, Document, ImageDetections, find_format
 from excite.autolabel.inputs import category_name, find_inputs, find_targets
 from excite.errors import ConceptError, ImageError, LostSignalWarning
-from excite.images import file_state, read_image
-from excite.images.reading import ORIENTATION_TAG, UPRIGHT
+from excite.images import ORIENTATION_TAG, UPRIGHT, file_state, read_image
 from excite.io.cache import fingerprint
 from excite.jobs import Executor
 from excite.jobs.loop import run

@@ -17,8 +17,7 @@ from excite.datasets.base import images_by, read_lines
 from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
 from excite.datasets.sample import checked_box, is_coordinate, is_outside
 from excite.errors import DataError
-from excite.images import readable_formats
-from excite.images.reading import ORIENTATION_TAG
+from excite.images import ORIENTATION_TAG, readable_formats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
