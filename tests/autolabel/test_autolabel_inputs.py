@@ -6,8 +6,8 @@ import pytest
 from annotated import picture
 
 from excite.autolabel import BoxQuery
-from excite.autolabel.files import Link, OutputFolder
-from excite.autolabel.inputs import category_name, find_inputs, find_targets, substitutions
+from excite.autolabel.files import OutputFolder
+from excite.autolabel.run import category_name, find_inputs, find_targets, substitutions
 from excite.errors import ConceptError, ImageError
 from excite.vocabulary import Labels
 
@@ -147,7 +147,7 @@ class TestOurOwn:
     """Links that an earlier run has put into a folder that is searched."""
 
     def link(self, out, *originals):
-        OutputFolder(Path(out), "voc").write({f"JPEGImages/{path.name}": Link(path) for path in originals})
+        OutputFolder(Path(out), "voc").write({f"JPEGImages/{path.name}": path for path in originals})
 
     @pytest.mark.parametrize("out", ["a-boxes", "z-boxes"])  # found before and after the images
     @pytest.mark.parametrize("argument", [".", "**/*.png"])
@@ -166,5 +166,5 @@ class TestOurOwn:
     def test_pictures_that_lie_there_anyway(self, photos):
         """Somebody who keeps images in JPEGImages may get annotations beside it."""
         picture(Path("out/JPEGImages/1.png"), [])
-        OutputFolder(Path("out"), "voc").write({"JPEGImages/1.png": Link(Path("out/JPEGImages/1.png").resolve())})
+        OutputFolder(Path("out"), "voc").write({"JPEGImages/1.png": Path("out/JPEGImages/1.png").resolve()})
         assert found("out/JPEGImages")[1] == ["1.png"]

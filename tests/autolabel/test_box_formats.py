@@ -15,7 +15,7 @@ from pycocotools.coco import COCO
 
 from excite.autolabel import FORMATS, Detection, Document, ImageDetections, find_format
 from excite.autolabel.files import OutputFolder
-from excite.autolabel.inputs import category_name, find_inputs
+from excite.autolabel.run import category_name, find_inputs
 from excite.datasets.coco import Coco
 from excite.datasets.own import CsvFolder, JsonFolder, XmlFolder
 from excite.datasets.voc import Voc

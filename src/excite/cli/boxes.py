@@ -75,7 +75,7 @@ def command(
     All that has to be known is what an image shows, not where. Stopped and started again, it goes on where it was.
     """
     from excite.autolabel import AutoLabeler, BoxQuery, find_format
-    from excite.autolabel.inputs import substitutions
+    from excite.autolabel.run import substitutions
     from excite.models import Choice
 
     if concept and from_folders:
