@@ -52,17 +52,14 @@ class TestPlaces:
         for found, wanted in zip(peak(weighed(phrase)), where, strict=True):
             assert wanted is None or found == pytest.approx(wanted, abs=0.03)
 
-    def test_the_edge_counts_no_more_than_what_is_beside_it(self):
+    def test_how_they_fall_off(self):
+        """The edge counts no more than what is beside it; the middle is neither left nor right; twice counts once."""
         across = weighed("left dog")[0]
         assert (across[:8] == 1).all()
         assert (np.diff(across[8:]) < 0).all()
-
-    def test_the_middle_is_neither_left_nor_right(self):
-        across = weighed("middle dog").mean(axis=0)
-        assert (across[16:24] == across.max()).all()
-        np.testing.assert_allclose(across, across[::-1])
-
-    def test_said_twice_counts_once(self):
+        middle = weighed("middle dog").mean(axis=0)
+        assert (middle[16:24] == middle.max()).all()
+        np.testing.assert_allclose(middle, middle[::-1])
         np.testing.assert_array_equal(weighed("left dog on the left"), weighed("left dog"))
 
     @pytest.mark.parametrize("phrase", ["dog", "a dog left of the tree", "second dog", "big dog", ""])

@@ -52,36 +52,21 @@ def word_map(classifier, picture, word, side=300):
     return found.values
 
 
-def test_a_phrase_is_the_mean_of_its_words(classifier, picture):
-    (found,) = map_phrases(classifier, picture, ["a cat on two horses"], side=56, hints=False)
-    words = [word_map(classifier, picture, word, 56) for word in ("cat", "horse")]
-    expected = upsample(torch.stack(words).mean(0), picture.size).clamp(min=0)
+@pytest.mark.parametrize("hints", [False, True])
+def test_a_phrase_is_the_mean_of_its_words_and_its_head_counts_more(classifier, picture, hints):
+    (found,) = map_phrases(classifier, picture, ["a cat on two horses"], side=56, hints=hints)
+    cat, horse = (word_map(classifier, picture, word, 56) for word in ("cat", "horse"))
+    weight = HEAD if hints else 1
+    expected = upsample((weight * cat + horse) / (weight + 1), picture.size).clamp(min=0)
     np.testing.assert_allclose(found.plane, expected.numpy(), rtol=1e-5, atol=1e-8)
     assert [word.concept for word in found.words] == ["cat", "horse"]
+    (large,) = map_phrases(classifier, picture, ["cat"])
+    assert large.words[0].values.shape == word_map(classifier, picture, "cat", 300).shape == (149, 224)
 
 
-def test_what_is_meant_counts_more(classifier, picture):
-    (found,) = map_phrases(classifier, picture, ["a cat on two horses"], side=56)
-    assert found.reading.head.text == "cat"
-    cat, horse = (word_map(classifier, picture, word, 56) for word in ("cat", "horse"))
-    expected = upsample((HEAD * cat + horse) / (HEAD + 1), picture.size).clamp(min=0)
-    np.testing.assert_allclose(found.plane, expected.numpy(), rtol=1e-5, atol=1e-8)
-
-
-def test_the_picture_is_seen_at_the_paper_s_size(classifier, picture):
-    (found,) = map_phrases(classifier, picture, ["cat"])
-    assert found.words[0].values.shape == word_map(classifier, picture, "cat", 300).shape == (149, 224)
-
-
-def test_all_phrases_come_from_one_forward_pass(classifier, picture):
-    passes, classifier = [], replace(classifier, verified=None)
+def test_all_phrases_come_from_one_forward_pass_and_each_word_from_one_signal(classifier, picture, monkeypatch):
+    passes, asked, classifier = [], [], replace(classifier, verified=None)
     classifier.module.conv.register_forward_hook(lambda *_: passes.append(1))
-    map_phrases(classifier, picture, ["cat", "a dog and a horse", "the left dog"], side=56)
-    assert len(passes) == 1
-
-
-def test_each_word_is_looked_for_once(classifier, picture, monkeypatch):
-    asked = []
     session = PhraseSession(classifier, picture, [C_MWP], side=56)
     answer = session.attend
 
@@ -92,6 +77,7 @@ def test_each_word_is_looked_for_once(classifier, picture, monkeypatch):
     monkeypatch.setattr(session, "attend", spy)
     session.phrase_maps(C_MWP, [read_phrase(text, session.labels) for text in ("cat", "cats and a dog", "dog")])
     assert [concept.name for concept in asked] == ["cat", "dog"]
+    assert len(passes) == 1
 
 
 def test_without_a_known_word_the_findings_stand_for_it(classifier, picture):

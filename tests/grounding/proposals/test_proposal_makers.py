@@ -31,17 +31,13 @@ def scene(mode="RGB"):
     return picture.convert(mode)
 
 
-@pytest.mark.parametrize("mode", ["RGB", "L", "P"])
 @pytest.mark.parametrize("name", list(PROPOSERS))
-def test_a_square_is_found(name, mode):
-    found = find_proposer(name).of(scene(mode), "square.png")
-    assert found.size == (120, 90)
-    assert box_iou(found.boxes, [SQUARE]).max() > CLOSE[name]
-    assert (np.diff(found.scores) <= 0).all()
-
-
-@pytest.mark.parametrize("name", list(PROPOSERS))
-def test_the_same_again(name):
+def test_a_square_is_found_and_again(name):
+    for mode in ("RGB", "L", "P"):
+        found = find_proposer(name).of(scene(mode), "square.png")
+        assert found.size == (120, 90)
+        assert box_iou(found.boxes, [SQUARE]).max() > CLOSE[name]
+        assert (np.diff(found.scores) <= 0).all()
     pixels = np.random.default_rng(5).integers(0, 255, (9, 12, 3), np.uint8)
     picture = Image.fromarray(pixels).resize((120, 90), Image.Resampling.BICUBIC)
     one, two = (find_proposer(name).of(picture, "a") for _ in range(2))
@@ -117,9 +113,7 @@ def test_missing_packages(monkeypatch, package, proposer, extra):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ExciteError, match=rf"excite\[{extra}\]"):
         proposer(scene())
-
-
-def test_opencv_without_its_extra_modules(monkeypatch):
+    monkeypatch.undo()
     monkeypatch.delattr("cv2.ximgproc")
     with pytest.raises(ExciteError, match=r"extra modules.*excite\[proposals\]"):
         EdgeBoxes()(scene())
@@ -165,7 +159,6 @@ def test_parts_are_shrunk_only_without_loss():
 def test_proposals_that_do_not_fit_together():
     boxes, scores = np.zeros((2, 4), np.float32), np.zeros(2, np.float32)
     segments = Segments(np.zeros((4, 4), np.int32), np.array([0, 1]), np.array([0], np.int32))
-    with pytest.raises(DataError, match="do not fit together"):
-        Proposals((4, 4), boxes, scores, segments)
-    with pytest.raises(DataError, match="do not fit together"):
-        Proposals((4, 4), boxes, scores[:1])
+    for wrong in ((scores, segments), (scores[:1],)):
+        with pytest.raises(DataError, match="do not fit together"):
+            Proposals((4, 4), boxes, *wrong)
