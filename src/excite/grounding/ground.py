@@ -162,13 +162,7 @@ def ground(  # noqa: PLR0913 - all but three may be left out
 
 
 class GroundingSession(PhraseSession):
-    """A session with an image's proposals: `excite.ground` for phrases that come one after the other, in any thread.
-
-    Example:
-        >>> proposals = find_proposer("hierarchy").of(image)                                     # doctest: +SKIP
-        >>> session = GroundingSession(excite.load(), image, proposals)                          # doctest: +SKIP
-        >>> session.ground(["a dog"])[0].regions[0].box, session.ground(["the left dog"])        # doctest: +SKIP
-    """
+    """A session with an image's proposals: `excite.ground` for phrases that come one after the other, in any thread."""
 
     def __init__(
         self,
@@ -198,9 +192,8 @@ class GroundingSession(PhraseSession):
         readings = [read_phrase(text, self.labels) for text in _checked(phrases)]
         with self.lock:
             maps = self.phrase_maps(self._method, readings, hints=hints)
-        return [
-            Grounded(text, rank(self._scorer, one, gamma, most), one) for text, one in zip(phrases, maps, strict=True)
-        ]
+        ranked = [rank(self._scorer, one, gamma, most) for one in maps]
+        return list(map(Grounded, phrases, ranked, maps))
 
     @property
     def size(self) -> int:

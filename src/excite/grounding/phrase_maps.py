@@ -63,20 +63,12 @@ COLOURS = (*HUES, "brown", "black", "white", "grey")
 
 @dataclass(frozen=True, eq=False)
 class PhraseMap:
-    """The map of a phrase.
+    """The map of a phrase."""
 
-    Attributes:
-        reading: the concepts of its words.
-        words: the map of each known word; without any, the map of the most probable units.
-        plane: their mean, with more weight on the head of the phrase, weighted by the hints, at the size of the image
-            [height, width].
-        hints: the words of position and colour that weight it.
-    """
-
-    reading: Reading
-    words: tuple[AttentionMap, ...]
-    plane: Plane
-    hints: tuple[PlaceWord | ColourWord, ...] = ()
+    reading: Reading  # the concepts of its words
+    words: tuple[AttentionMap, ...]  # of each known word; without any, the map of the most probable units
+    plane: Plane  # their mean with more weight on the head, weighted by the hints, of the image's size [height, width]
+    hints: tuple[PlaceWord | ColourWord, ...] = ()  # the words of position and colour that weight it
 
     @property
     def known(self) -> bool:
@@ -153,14 +145,7 @@ def map_phrases(
 ) -> list[PhraseMap]:
     """Where in an image phrases point: for each the mean of the maps of its words (paper, 4.3).
 
-    Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        picture: in mode RGB.
-        phrases: any English text; words that the classifier does not know are skipped, and told.
-        method: a name from `excite.METHODS`.
-        layer: where to read it; None for the classifier's own best.
-        side: the shorter side of the image as the classifier sees it.
-        hints: let words for places and colours weigh the map, and the head of the phrase count more.
+    The picture is in mode RGB; the other arguments are those of `excite.ground`.
     """
     chosen = find_method(method)
     session = PhraseSession(classifier, picture, [chosen], layer=layer, side=side)

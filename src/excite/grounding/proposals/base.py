@@ -154,11 +154,7 @@ def sorted_proposals(
 
 
 def segments_of_pieces(labels: Array, regions: Sequence[Array]) -> Segments:
-    """Regions that are sets of small pieces: pieces of exactly the same regions become one part.
-
-    Args:
-        labels: The piece of each pixel [height, width], from 0.
-        regions: The pieces of each region.
+    """Regions that are sets of small pieces, numbered from 0: pieces of exactly the same regions become one part.
 
     Example:
         >>> found = segments_of_pieces(np.array([[0, 1, 2, 3]]), [np.array([0, 1]), np.array([0, 1, 2])])

@@ -54,13 +54,7 @@ class ProposalFiles:
     * A JSON file: COCO results of all images.
     * A NPZ or MAT file: the proposals of a single image.
 
-    The content of the files: see `from_arrays`, `excite.grounding.proposals.mat` and `CocoResults`.
-
-    Args:
-        path: The folder or file.
-
-    Raises:
-        DataError: It is not there, or is no such thing.
+    The content of the files: see `read_npz`, `read_mat` and `CocoResults`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -110,9 +104,6 @@ def read_npz(path: Path, size: tuple[int, int]) -> Proposals:
 
     The arrays are those of `Proposals.arrays` (parts of a shrunk image are enlarged), or ``boxes`` [n, 4] half-open
     (x0, y0, x1, y1), or ``masks`` [n, height, width]; the last two with ``scores`` [n] or without.
-
-    Raises:
-        DataError: The file is missing, damaged, or holds more than numbers; or they do not fit together.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -271,11 +262,7 @@ class Cached:
 
     The key is a hash of the image's pixels and of the settings and the version of the proposer. Files are written
     atomically, so any number of processes may share a folder. Damaged files are replaced.
-
-    Attributes:
-        read: The number of images found in the folder.
-        made: The number of images computed.
-        damaged: The number of those whose file could not be read.
+    ``read`` counts the images found in the folder, ``made`` those computed, ``damaged`` files that could not be read.
     """
 
     def __init__(self, proposer: Proposer, folder: Path) -> None:

@@ -53,12 +53,6 @@ FAINTEST = 1e-4  # a change of one grey level is ten times as strong; below is r
 class Hierarchy:
     """Proposes the segments of an image that look most like objects, single and joined with their neighbours.
 
-    Attributes:
-        count: The largest number of proposals; a plain image has fewer.
-        most_alike: The largest IoU of two boxes. Lower finds more objects with few proposals, higher fits them better
-            with many.
-        longest: The longer side of the image that is segmented, in pixels.
-
     Example:
         >>> from PIL import Image
         >>> picture = Image.new("RGB", (60, 40), "blue")
@@ -67,9 +61,9 @@ class Hierarchy:
         True
     """
 
-    count: int = 500
-    most_alike: float = 0.7
-    longest: int = 256
+    count: int = 500  # at most; a plain image has fewer
+    most_alike: float = 0.7  # the largest IoU of two boxes: lower finds more objects with few, higher fits them better
+    longest: int = 256  # the longer side of the image that is segmented, in pixels
 
     name: ClassVar[str] = "hierarchy"
     version: ClassVar[int] = 1

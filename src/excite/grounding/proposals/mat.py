@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -38,11 +38,7 @@ COMPLEX = 0x0800
 
 
 def read_mat(path: Path, size: tuple[int, int]) -> Proposals:
-    """The proposals in a MATLAB file, of an image of this width and height.
-
-    Raises:
-        DataError: It cannot be read, or its proposals are not of this image.
-    """
+    """The proposals in a MATLAB file, of an image of this width and height."""
     variables = _arrays(read_variables(path))
     if "labels" in variables and "superpixels" in variables:
         segments = _segments(variables["superpixels"], variables["labels"], size)
@@ -116,11 +112,7 @@ def _from_0(numbers: Array) -> NDArray[np.int64]:
 
 
 def read_variables(path: Path) -> dict[str, Any]:
-    """The variables by name: arrays (of objects for a cell), dictionaries for structs, None for text and the like.
-
-    Raises:
-        DataError: It is no such file, or damaged.
-    """
+    """The variables by name: arrays (of objects for a cell), dictionaries for structs, None for text and the like."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -176,7 +168,7 @@ class _MatReader:
         """The name and the value of a variable, or of an entry of a cell or struct."""
         (_, flags), (_, sizes), (_, name), *entries = self._elements(content)
         (flag,) = struct.unpack_from(f"{self.order}I", flags)
-        kind, value = flag & 0xFF, None
+        kind, value = flag & 0xFF, cast("Any", None)
         shape = np.frombuffer(sizes, f"{self.order}i4").tolist() if kind in {CELL, STRUCT, *NUMBERS} else [0]
         if min(shape) < 0:
             raise ValueError("a matrix of a negative size")

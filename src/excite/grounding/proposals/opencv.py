@@ -36,21 +36,13 @@ TREES = ("childs", "featureIds", "thresholds", "edgeBoundaries", "edgeBins")
 
 @dataclass(frozen=True)
 class EdgeBoxes:
-    """Proposes boxes that hold whole contours, by EdgeBoxes.
-
-    Attributes:
-        count: The largest number of boxes.
-        model: A file with a structured forest for OpenCV; blank for our own edges.
-        step: The step of the sliding windows, OpenCV's ``alpha``.
-        most_alike: The largest IoU of two boxes, OpenCV's ``beta``.
-        longest: The longer side of the image that is searched, in pixels.
-    """
+    """Proposes boxes that hold whole contours, by EdgeBoxes."""
 
     count: int = 500
-    model: str = ""
-    step: float = 0.65
-    most_alike: float = 0.7
-    longest: int = 320
+    model: str = ""  # a file with a structured forest for OpenCV; blank for our own edges
+    step: float = 0.65  # of the sliding windows, OpenCV's alpha
+    most_alike: float = 0.7  # the largest IoU of two boxes, OpenCV's beta
+    longest: int = 320  # the longer side of the image that is searched, in pixels
 
     name: ClassVar[str] = "edge-boxes"
     version: ClassVar[int] = 1
@@ -78,19 +70,13 @@ def _own_edges(shown: Array) -> tuple[Array, Array]:
     strength = np.mean([strength for strength, _ in maps], axis=0)
     direction = maps[1][1]
     strength = np.clip(strength / max(float(np.percentile(strength, BRIGHT)), 1e-6), 0, 1)
-    return _thinned(strength, direction).astype(np.float32), direction.astype(np.float32)
-
-
-def _thinned(strength: Array, direction: Array) -> Array:
-    """Non-maximum suppression across the edges: 0 where a neighbour across the edge is stronger."""
-    height, width = strength.shape
     rows, columns = np.indices(strength.shape)
     down, right = np.rint(np.sin(direction)).astype(int), np.rint(np.cos(direction)).astype(int)
     crest = np.ones(strength.shape, bool)
-    for sign in (-1, 1):
-        beside = np.clip(rows + sign * down, 0, height - 1), np.clip(columns + sign * right, 0, width - 1)
-        crest &= strength >= strength[beside]
-    return np.where(crest, strength, 0)
+    for sign in (-1, 1):  # 0 where a neighbour across the edge is stronger
+        places = zip((rows + sign * down, columns + sign * right), strength.shape, strict=True)
+        crest &= strength >= strength[tuple(np.clip(place, 0, side - 1) for place, side in places)]
+    return np.where(crest, strength, 0).astype(np.float32), direction.astype(np.float32)
 
 
 def _model_edges(shown: Array, model: str) -> tuple[Array, Array]:
@@ -125,18 +111,12 @@ class SelectiveSearch:
 
     OpenCV gives the boxes in random order and without scores. Here the larger ones come first, which is the reversed
     order of merging; a score is no more than that.
-
-    Attributes:
-        count: The largest number of boxes.
-        quality: More colour spaces and finer segments: ten times as slow.
-        most_alike: The largest IoU of two boxes.
-        longest: The longer side of the image that is searched, in pixels.
     """
 
     count: int = 500
-    quality: bool = False
-    most_alike: float = 0.8
-    longest: int = 320
+    quality: bool = False  # more colour spaces and finer segments: ten times as slow
+    most_alike: float = 0.8  # the largest IoU of two boxes
+    longest: int = 320  # the longer side of the image that is searched, in pixels
 
     name: ClassVar[str] = "selective-search"
     version: ClassVar[int] = 1
