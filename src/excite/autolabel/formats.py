@@ -68,7 +68,7 @@ def coco_files(document: Document) -> dict[str, Content]:
         for one in document.pictures
     ]
     numbers = {name: k for k, name in enumerate(document.categories, 1)}
-    annotations = []
+    annotations: list[dict[str, Any]] = []
     for image, found in ((one.picture.number, found) for one in document.pictures for found in one.boxes):
         x0, y0, x1, y1 = found.box
         annotation = {"id": len(annotations) + 1, "image_id": image, "category_id": numbers[found.concept]}

@@ -162,19 +162,12 @@ def substitutions(targets: Iterable[Target]) -> str:
 
 @dataclass(frozen=True)
 class BoxQuery:
-    """The concepts to find, and the probability that a box needs.
+    """The concepts to find, and the probability that a box needs."""
 
-    Attributes:
-        concepts: find these in every image; empty for the classifier's own best finding.
-        from_folders: find the concept that the folder of an image is named after.
-        at_least: the least probability of a box; None for 0.5, or for 0 where folders name the concepts.
-        how: arguments of `excite.api.locate` other than the defaults.
-    """
-
-    concepts: tuple[str, ...] = ()
-    from_folders: bool = False
-    at_least: float | None = None
-    how: Mapping[str, Any] = field(default_factory=dict)
+    concepts: tuple[str, ...] = ()  # in every image; empty for the classifier's own best finding
+    from_folders: bool = False  # find the concept that the folder of an image is named after
+    at_least: float | None = None  # the least probability; None for 0.5, or for 0 where folders name the concepts
+    how: Mapping[str, Any] = field(default_factory=dict)  # arguments of `excite.api.locate` other than the defaults
 
     def __post_init__(self) -> None:
         if self.concepts and self.from_folders:
