@@ -119,11 +119,11 @@ class TestLinks:
             assert not (out / "1.jpg").is_symlink()
             assert (out / "1.jpg").read_bytes() == content
 
-    def test_a_copy_never_goes_through_a_link(self, out, photo, tmp_path, monkeypatch):
+    def test_a_copy_never_goes_through_a_link(self, out, photo, tmp_path, request):
         other = tmp_path / "other.jpg"
         other.write_bytes(b"not to be changed")
         OutputFolder(out, "voc").write({"1.jpg": other})
-        monkeypatch.setattr("excite.autolabel.files._linked", lambda *_: False)
+        request.getfixturevalue("no_links")
         OutputFolder(out, "voc").write({"1.jpg": photo})
         assert other.read_bytes() == b"not to be changed"
         assert (out / "1.jpg").read_bytes() == b"pixels"

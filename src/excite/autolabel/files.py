@@ -104,10 +104,6 @@ class OutputFolder:
                     save_bytes(content, self.out / name)
                 self._in_place[name] = _state(content)
 
-    def hold_any(self, names: Iterable[str]) -> bool:
-        """Whether any of these files exists."""
-        return any(os.path.lexists(self.out / name) for name in names)
-
     def remove_others(self, wanted: Mapping[str, Content]) -> None:
         """Remove unchanged files that only earlier runs wrote in this format, and the leftovers of killed ones."""
         names = [name for name in self._of_this_kind if name not in wanted and self._state(name) in self._known[name]]
@@ -152,7 +148,15 @@ class OutputFolder:
         """Make a link atomically, or else a copy; an older link is removed first, or its image would be overwritten."""
         path = self.out / name
         self._record(name, _state(picture))
-        if _linked(path, picture):
+        temporary = temporary_path(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.symlink_to(picture)
+            temporary.replace(path)
+        except OSError:  # a copy is made instead, whose error tells the reason if that fails too
+            with suppress(OSError):
+                temporary.unlink()
+        else:
             return
         try:
             content = picture.read_bytes()
@@ -191,16 +195,3 @@ class OutputFolder:
 def _state(content: Content) -> str:
     """The target of a link, or the hash of a file's content."""
     return f"-> {content}" if isinstance(content, Path) else hashlib.sha256(content).hexdigest()
-
-
-def _linked(path: Path, picture: Path) -> bool:
-    temporary = temporary_path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.symlink_to(picture)
-        temporary.replace(path)
-    except OSError:  # a copy is made instead, whose error tells the reason if that fails too
-        with suppress(OSError):
-            temporary.unlink()
-        return False
-    return True

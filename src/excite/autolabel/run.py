@@ -255,7 +255,8 @@ class AutoLabeler:
         executor = Executor.of(workers)
         with self.files.lock:
             self.files.read_again()
-            if self.records or not self.files.hold_any(self.content(self.document())):
+            wanted = self.content(self.document())
+            if self.records or not any(os.path.lexists(self.files.out / name) for name in wanted):
                 self._save()  # files of another query are not replaced before there is a new result
             store = self._store
             if executor.is_cluster:

@@ -28,14 +28,6 @@ class Scorer:
     Args:
         proposals: of the image.
         trust: weight of their own order, 0 to 1; 0 for the paper's scores.
-
-    Example:
-        >>> from excite.grounding.proposals import Proposals
-        >>> boxes = np.array([[0, 0, 2, 2], [0, 0, 4, 2]], np.float32)
-        >>> scorer = Scorer(Proposals((4, 2), boxes, np.ones(2, np.float32)), trust=0)
-        >>> plane = np.array([[1.0, 1, 0, 0], [1, 1, 0, 0]])
-        >>> scorer.scores(plane, gamma=0).tolist(), scorer.scores(plane, gamma=1).tolist()
-        ([4.0, 4.0], [1.0, 0.5])
     """
 
     def __init__(self, proposals: Proposals, trust: float = TRUST) -> None:
@@ -78,8 +70,7 @@ class Scorer:
     def _repeats(self, k: int) -> NDArray[np.bool_]:
         """The boxes that repeat this one; computed on demand, since few of thousands are needed."""
         if k not in self._repeated:
-            boxes = self.proposals.boxes
-            self._repeated[k] = box_iou(boxes[k : k + 1], boxes)[0] > SAME
+            self._repeated[k] = box_iou(self.proposals.boxes[k : k + 1], self.proposals.boxes)[0] > SAME
         return self._repeated[k]
 
 

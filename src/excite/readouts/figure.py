@@ -81,12 +81,7 @@ class Line(NamedTuple):
 def lines_of(text: str, font: Font, width: int, *, most: int = 1, looks: Sequence[Look] | None = None) -> list[Line]:
     """A text in at most ``most`` lines no wider than ``width`` pixels; each run of blanks is drawn as one.
 
-    A line ends at a blank, or within a word that is wider than a line. The last one ends in an ellipsis if text is
-    left.
-
-    Example:
-        >>> [line.text for line in lines_of("a red hat of straw", ImageFont.load_default(size=20), 70, most=2)]
-        ['a red', 'hat of…']
+    A line ends at a blank, or within a word that is wider than a line. The last ends in an ellipsis if text is left.
     """
     letters, styles = _single_blanks(text, looks or [(INK, False)] * len(text))
     lines: list[Line] = []

@@ -3,9 +3,8 @@
 A tree of segments is built by merging across the weakest borders (`build_tree`). The candidates are its nodes, and
 unions of two to four neighbours: an object often has parts that look different, such as a shirt and trousers, of which
 no single node is the whole. The score has four terms, whose weights are those of a linear model, fitted on images of
-PASCAL VOC, of how well a region's box fits an annotated one, rounded. Twenty further terms (shape, position, make-up of
-the region), and boosted trees instead of a linear model, found more objects in some of the other images and fewer in
-others.
+PASCAL VOC, of how well a region's box fits an annotated one, rounded; twenty further terms, and boosted trees, were no
+better on other images.
 """
 
 from __future__ import annotations
