@@ -70,33 +70,6 @@ def test_pieces_fit_together(scene, found):
         assert box.tolist() == [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
 
 
-def test_large_pictures_are_told_in_their_own_pixels():
-    picture = Image.new("RGB", (700, 500), "navy")
-    picture.paste("orange", (100, 200, 300, 420))
-    found = Hierarchy(count=50)(picture)
-    assert found.segments.parts.shape == (500, 700)
-    assert np.array_equal(segment_boxes(found.segments), found.boxes)
-    square = np.zeros((500, 700), bool)
-    square[200:420, 100:300] = True
-    assert best_overlap(found, square) > 0.95
-
-
-@pytest.mark.parametrize("size", [(1, 1), (9, 1), (2, 2), (2, 300), (2000, 20), (257, 30)], ids=str)
-@pytest.mark.parametrize("plain", [True, False], ids=["plain", "noise"])
-def test_odd_sizes(size, plain):
-    pixels = np.random.default_rng(1).integers(0, 255, (*size[::-1], 3), np.uint8)
-    picture = Image.new("RGB", size, "white") if plain else Image.fromarray(pixels)
-    found = Hierarchy(count=20)(picture)
-    assert 1 <= len(found) <= 20
-    assert (found.boxes[:, :2] >= 0).all()
-    assert (found.boxes[:, 2:] <= size).all()
-    assert (found.boxes[:, 2:] > found.boxes[:, :2]).all()
-    assert np.isfinite(found.scores).all()
-    assert np.array_equal(segment_boxes(found.segments), found.boxes)
-    if plain:
-        assert found.boxes.tolist() == [[0, 0, *size]]
-
-
 def test_a_tree_measures_its_nodes(scene):
     """Against the slow way: each node as a mask."""
     picture = scene[0].resize((40, 30))

@@ -16,7 +16,7 @@ from excite.grounding.proposals import (
     SelectiveSearch,
     find_proposer,
 )
-from excite.grounding.proposals.base import enlarge_parts, shrink_parts
+from excite.grounding.proposals.base import enlarge_parts, segment_boxes, shrink_parts
 from excite.grounding.proposals.hierarchy import edge_strength
 from excite.grounding.proposals.opencv import OPTIONS
 from excite.metrics.boxes import box_iou
@@ -46,8 +46,8 @@ def test_a_square_is_found_and_again(name):
     assert np.array_equal(one.scores, two.scores)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 9), (2, 2), (7, 300), (600, 3), (1000, 20)], ids=str)
-@pytest.mark.parametrize("name", ["edge-boxes", "selective-search"])
+@pytest.mark.parametrize("size", [(1, 1), (9, 1), (2, 2), (7, 300), (600, 3), (2000, 20), (257, 30)], ids=str)
+@pytest.mark.parametrize("name", list(PROPOSERS))
 def test_odd_sizes(name, size):
     for pixels in (np.zeros((*size[::-1], 3)), np.random.default_rng(2).integers(0, 255, (*size[::-1], 3))):
         found = find_proposer(name).of(Image.fromarray(pixels.astype(np.uint8)), "odd.png")
@@ -55,13 +55,18 @@ def test_odd_sizes(name, size):
         assert (found.boxes[:, :2] >= 0).all()
         assert (found.boxes[:, 2:] <= size).all()
         assert (found.boxes[:, 2:] > found.boxes[:, :2]).all()
+        assert np.isfinite(found.scores).all()
+        assert found.segments is None or np.array_equal(segment_boxes(found.segments), found.boxes)
+        assert name != "hierarchy" or pixels.any() or found.boxes.tolist() == [[0, 0, *size]]
 
 
 def test_large_pictures_are_told_in_their_own_pixels():
     picture = scene().resize((1200, 900), Image.Resampling.NEAREST)
     wanted = [10 * side for side in SQUARE]
-    for proposer in (EdgeBoxes(), SelectiveSearch()):
-        assert box_iou(proposer(picture).boxes, [wanted]).max() > CLOSE[proposer.name]
+    for proposer in PROPOSERS.values():
+        found = proposer(picture)
+        assert box_iou(found.boxes, [wanted]).max() > CLOSE[proposer.name]
+        assert found.segments is None or found.segments.parts.shape == (900, 1200)
 
 
 def test_settings_count():
