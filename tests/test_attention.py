@@ -13,9 +13,8 @@ from PIL import Image
 
 from excite.attention import AttentionMap, _caption, compare
 from excite.errors import ExciteError
-from excite.readouts.box import DEFAULT_ALPHA, threshold_box
+from excite.readouts.box import DEFAULT_ALPHA, maximum_point, threshold_box
 from excite.readouts.overlay import overlay, upsample
-from excite.readouts.point import maximum_point
 
 
 def spot(x=3, y=1, width=7, height=5):

@@ -19,11 +19,10 @@ from PIL import Image
 
 from excite.errors import ExciteError
 from excite.io.files import save_json, save_npy, save_png, to_numpy
-from excite.readouts.box import DEFAULT_ALPHA, threshold_box
+from excite.readouts.box import DEFAULT_ALPHA, maximum_point, threshold_box
 from excite.readouts.figure import Cell, figure, percent
 from excite.readouts.notebook import map_html
 from excite.readouts.overlay import Mode, checked_map, checked_size, overlay, upsample
-from excite.readouts.point import maximum_point
 
 __all__ = ["AttentionMap", "compare"]
 

@@ -6,42 +6,29 @@ import pytest
 from annotated import picture
 
 from excite.autolabel import BoxQuery
-from excite.autolabel.files import Link, OutputFolder
-from excite.autolabel.inputs import category_name, find_inputs, find_targets, substitutions
+from excite.autolabel.files import OutputFolder
+from excite.autolabel.run import category_name, find_inputs, find_targets, substitutions
 from excite.errors import ConceptError, ImageError
 from excite.vocabulary import Labels
 
 LABELS = Labels([["dog", "domestic dog"], "cat", "Egyptian cat", "forklift", "caf\u00e9"])
 
 
-def names(*words):
-    return [(one.category, one.cue.name) for one in find_targets(words, LABELS)]
-
-
-def test_what_somebody_might_have_meant_otherwise():
+def test_words_and_the_concepts_behind_them():
+    """Letters and their accents may be two characters, as the names of folders are on some disks."""
     assert substitutions(find_targets(["Dogs", "egyptian_cat", "cat", "fork", "2"], LABELS)) == (
         "'Dogs' for 'dog', 'fork' for 'forklift', '2' for 'Egyptian cat'"
     )
     assert substitutions(find_targets(["cat"], LABELS)) == ""
-
-
-def test_letters_and_their_accents_may_be_two_characters():
-    """As the names of folders are on some disks."""
-    assert names("cafe\u0301") == [("caf\u00e9", "caf\u00e9")]
-
-
-def test_all_unknown_words_at_once():
+    (cafe,), (wanted,) = find_targets(["cafe\u0301"], LABELS), find_targets(["3"], None)
+    assert (cafe.category, cafe.cue.name) == ("caf\u00e9", "caf\u00e9")
+    assert (wanted.category, wanted.cue) == ("3", "3"), "a classifier without words"
     with pytest.raises(ConceptError) as error:
         find_targets(["dgo", "cat", "truk"], LABELS)
     said = str(error.value)
     assert said.startswith("2 concepts are unknown. No label is called 'dgo'. Did you mean 'dog'?")
     assert "'truk'" in said
     assert "\n" not in said
-
-
-def test_a_classifier_without_words():
-    (wanted,) = find_targets(["3"], None)
-    assert (wanted.category, wanted.cue) == ("3", "3")
 
 
 @pytest.mark.parametrize("word", ["", " \n", "bell\x07", "half\ud800", "no\ufffe"])
@@ -147,7 +134,7 @@ class TestOurOwn:
     """Links that an earlier run has put into a folder that is searched."""
 
     def link(self, out, *originals):
-        OutputFolder(Path(out), "voc").write({f"JPEGImages/{path.name}": Link(path) for path in originals})
+        OutputFolder(Path(out), "voc").write({f"JPEGImages/{path.name}": path for path in originals})
 
     @pytest.mark.parametrize("out", ["a-boxes", "z-boxes"])  # found before and after the images
     @pytest.mark.parametrize("argument", [".", "**/*.png"])
@@ -166,5 +153,5 @@ class TestOurOwn:
     def test_pictures_that_lie_there_anyway(self, photos):
         """Somebody who keeps images in JPEGImages may get annotations beside it."""
         picture(Path("out/JPEGImages/1.png"), [])
-        OutputFolder(Path("out"), "voc").write({"JPEGImages/1.png": Link(Path("out/JPEGImages/1.png").resolve())})
+        OutputFolder(Path("out"), "voc").write({"JPEGImages/1.png": Path("out/JPEGImages/1.png").resolve()})
         assert found("out/JPEGImages")[1] == ["1.png"]

@@ -87,19 +87,15 @@ class TestWhatIsLookedFor:
             assert boxes == ([best] if best[2] is not None else [])
         assert Path("out/labels.txt").read_text() == "green\nred\n"
 
-    def test_findings_are_called_as_the_classifier_calls_them_on_one_line(self, photos):
-        classifier = colour_classifier()
-        odd = wrap(classifier.module, labels=["red\n<&>", "green, \"as' grass"], preprocess=classifier.preprocess)
+    def test_other_classifiers_and_ways_to_make_a_box(self, photos):
+        """Findings are called as the classifier calls them, on one line; without words, by their numbers."""
+        module, preprocess = colour_classifier().module, colour_classifier().preprocess
+        odd = wrap(module, labels=["red\n<&>", "green, \"as' grass"], preprocess=preprocess)
         answer = AutoLabeler(odd, ["photos"], Path("out"), BoxQuery(), "voc").write()
         assert list(answer["concepts"]) == ["green, \"as' grass", "red <&>"]
-
-    def test_a_classifier_without_words(self, photos):
-        classifier = colour_classifier()
-        plain = wrap(classifier.module, preprocess=classifier.preprocess)
+        plain = wrap(module, preprocess=preprocess)
         answer = AutoLabeler(plain, ["photos/red"], Path("out"), BoxQuery(("0",)), "csv").write()
         assert answer["concepts"] == {"0": 2}
-
-    def test_the_way_to_make_a_box_can_be_chosen(self, photos):
         boxing(concepts=("red",), how={"method": "c-mwp", "layer": "1", "alpha": 3.0}).write()
         (found,) = locate(colour_classifier(), photos / "red/1.png", ["red"], method="c-mwp", layer="1", alpha=3.0)
         assert read_coco(Path("out"))["red/1.png"][1] == [("red", found.probability, found.box)]
@@ -114,13 +110,13 @@ class TestBeforeAnyWork:
             boxing(**options)
         assert tree(Path.cwd(), without=()) == before
 
-    def test_unknown_concepts(self, photos):
+    def test_words_and_names_that_cannot_be(self, photos):
         self.refused(ConceptError, "'gren'. Did you mean 'green'", concepts=("red", "gren"))
-
-    def test_labels_that_cannot_be_written_down(self, photos):
         bell = wrap(colour_classifier().module, labels=["red", "bell\x07"])
         with pytest.raises(ConceptError, match=r"bell\\x07"):
             AutoLabeler(bell, ["photos"], Path("out"), BoxQuery())
+        picture(photos / "caf\udce9.png", [])
+        self.refused(ExciteError, "rename it, or use coco", kind="csv", concepts=("red",))
 
     @pytest.mark.parametrize("kind", FORMATS)
     @pytest.mark.parametrize("name", ["labels.txt", "records.jsonl", "written.jsonl", "boxes.*"])
@@ -145,10 +141,6 @@ class TestBeforeAnyWork:
         Path("out/records.jsonl").write_text('{"key": "k", "image": "1.jpg", "targets": []}\n')
         self.refused(ExciteError, "not written by excite boxes", concepts=("red",), fresh=True)
 
-    def test_a_name_that_the_format_cannot_hold(self, photos):
-        picture(photos / "caf\udce9.png", [])
-        self.refused(ExciteError, "rename it, or use coco", kind="csv", concepts=("red",))
-
 
 class TestAgain:
     @pytest.mark.parametrize("kind", FORMATS)
@@ -169,31 +161,23 @@ class TestAgain:
             assert less["boxes"] < more["boxes"]
         assert looked_at == []
 
-    @pytest.mark.parametrize(
-        "other", [{"concepts": ("green",)}, {"concepts": ("red",), "how": {"alpha": 2.0}}, {"concepts": ("0",)}, {}]
-    )
-    def test_another_question_does(self, photos, looked_at, other):
+    def test_another_question_picture_or_network_does(self, photos, looked_at):
         boxing(concepts=("red",)).write()
-        looked_at.clear()
-        boxing(**other).write()
-        assert looked_at == sorted(SQUARES)
-
-    def test_another_picture_does(self, photos, looked_at):
-        boxing(concepts=("red",)).write()
+        others = [{"concepts": ("green",)}, {"concepts": ("red",), "how": {"alpha": 2.0}}, {"concepts": ("0",)}, {}]
+        for other in others:
+            looked_at.clear()
+            boxing(**other).write()
+            assert looked_at == sorted(SQUARES)
         looked_at.clear()
         os.utime(photos / "red/1.png", ns=(5, 5))
         picture(photos / "red/3.png", SQUARES["red/1.png"])
         boxing(concepts=("red",)).write()
         assert looked_at == ["red/1.png", "red/3.png"]
         assert set(read_coco(Path("out"))) == {*SQUARES, "red/3.png"}
-
-    def test_another_network_does(self, photos, looked_at):
-        boxing(concepts=("red",)).write()
-        looked_at.clear()
         other = colour_classifier()
         other.module[5].weight.data *= 2
         AutoLabeler(other, ["photos"], Path("out"), BoxQuery(("red",))).write()
-        assert len(looked_at) == len(SQUARES)
+        assert len(looked_at) == 2 + len(SQUARES) + 1
 
     def test_pictures_that_are_no_longer_asked_for_leave_nothing_behind(self, photos):
         boxing("voc", concepts=("red",)).write()

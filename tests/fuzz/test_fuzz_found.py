@@ -14,10 +14,10 @@ from annotated import make_voc, picture, scenes
 from PIL import Image
 from scipy.io import savemat
 
+from excite import images
 from excite.datasets import open_dataset
 from excite.errors import ConceptError, DataError, ImageError
 from excite.grounding.proposals.files import ProposalFiles
-from excite.images import reading
 from excite.vocabulary import Labels, imagenet_labels
 from excite.vocabulary.inflection import singular
 
@@ -49,14 +49,14 @@ class TestPictures:
         broken = whole[:33] + struct.pack(">I", 8) + chunk + struct.pack(">I", zlib.crc32(chunk)) + whole[33:]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert reading.read_image(written(broken)).size == (4, 4)
+            assert images.read_image(written(broken)).size == (4, 4)
 
     def test_formats_that_take_more_memory_have_their_own_limit(self, written, monkeypatch):
-        monkeypatch.setitem(reading.MOST_PIXELS, "WEBP", 100)
+        monkeypatch.setitem(images.MOST_PIXELS, "WEBP", 100)
         file = io.BytesIO()
         Image.new("RGB", (11, 10)).save(file, "WEBP")
         with pytest.raises(ImageError, match="11 x 10 pixels, and decoding more than 100 as WEBP takes gigabytes"):
-            reading.read_image(written(file.getvalue(), "a.webp"))
+            images.read_image(written(file.getvalue(), "a.webp"))
 
     @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "I", "F"])
     def test_strips_show_what_the_whole_shows(self, mode, monkeypatch):
@@ -64,9 +64,9 @@ class TestPictures:
         values = np.random.default_rng(0).integers(0, 255, (30, 7, 4), dtype=np.uint8)
         image = Image.fromarray(values)
         image = Image.fromarray(values[..., 0].astype(np.uint16) * 99) if mode == "I;16" else image.convert(mode)
-        whole = reading.read_image(image)
-        monkeypatch.setattr("excite.images.reading.STRIP", 20)
-        assert reading.read_image(image).tobytes() == whole.tobytes()
+        whole = images.read_image(image)
+        monkeypatch.setattr("excite.images.STRIP", 20)
+        assert images.read_image(image).tobytes() == whole.tobytes()
 
 
 class TestAnnotations:

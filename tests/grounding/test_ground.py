@@ -1,15 +1,22 @@
-"""Phrases to ranked regions."""
+"""Phrases to ranked regions, and what a phrase leads to, drawn; the last test has real phrases and images."""
 
 import numpy as np
 import pytest
+import torch
 from learning import TINY, trained
 from PIL import Image
 
 import excite
-from excite.errors import ConceptError, DataError
-from excite.grounding.ground import GroundingSession
+from excite.attention import AttentionMap
+from excite.datasets.phrase_formats import open_phrases
+from excite.errors import ConceptError, DataError, ExciteError
+from excite.grounding import Grounded, GroundingSession, PhraseMap, Region
+from excite.grounding.ground import as_map, span_of, unused_spans
+from excite.grounding.phrase_maps import active_hints
 from excite.grounding.proposals import Proposals
 from excite.metrics.boxes import box_iou
+from excite.metrics.ranking import first_hit
+from excite.vocabulary import Labels, read_phrase
 
 RED, BLUE = (5, 5, 20, 20), (35, 15, 55, 35)
 BOXES = np.array([(0, 0, 60, 40), BLUE, RED, (6, 5, 20, 20), (50, 0, 60, 10)], np.float32)
@@ -47,15 +54,10 @@ def test_each_phrase_finds_its_region(classifier, picture, proposals):
     assert tomato.regions[0].box in {RED, (6, 5, 20, 20)}
     assert sea.regions[0].box == BLUE
     assert tomato.map.reading.skipped == ("ripe",)
-
-
-def test_regions_are_ranked_and_do_not_repeat_each_other(classifier, picture, proposals):
-    (found,) = excite.ground(classifier, picture, "tomato", proposals=proposals, method="mwp", gamma=0.5, side=56)
-    scores = [region.score for region in found.regions]
+    scores, boxes = ([getattr(region, field) for region in tomato.regions] for field in ("score", "box"))
     assert scores == sorted(scores, reverse=True)
-    assert all(score > 0 for score in scores)
-    shared = box_iou([region.box for region in found.regions], [region.box for region in found.regions])
-    assert (shared - np.eye(len(scores)) <= 0.7).all()
+    assert scores[-1] > 0
+    assert (box_iou(boxes, boxes) - np.eye(len(scores)) <= 0.7).all(), "they do not repeat each other"
 
 
 def test_with_segments_of_the_picture_itself(classifier, picture):
@@ -80,25 +82,21 @@ def test_a_phrase_that_nobody_knows_is_told_as_such(classifier, picture, proposa
     assert found.regions
 
 
-@pytest.mark.parametrize("phrases", ["", "  ", [], ["tomato", ""]])
-def test_blank_phrases_are_refused(classifier, picture, proposals, phrases):
-    with pytest.raises(ConceptError, match="blank"):
-        excite.ground(classifier, picture, phrases, proposals=proposals)
-
-
 @pytest.mark.parametrize(
-    ("option", "value"),
-    [("gamma", -1), ("gamma", np.nan), ("gamma", 1000), ("trust", 5), ("trust", np.nan), ("most", 0), ("side", 0)],
+    ("change", "said"),
+    [
+        *(({"phrases": phrases}, "blank") for phrases in ("", "  ", [], ["tomato", ""])),
+        *(({"gamma": gamma}, "gamma is a number") for gamma in (-1, np.nan, 1000)),
+        *(({"trust": trust}, "trust .* is a number") for trust in (5, np.nan)),
+        ({"most": 0}, "regions are none"),
+        ({"side": 0}, "a side of 0"),
+        ({"proposals": Proposals((30, 20), BOXES, np.ones(len(BOXES), np.float32))}, "30 x 20"),
+    ],
 )
-def test_numbers_that_mean_nothing_are_refused(classifier, picture, proposals, option, value):
-    with pytest.raises(DataError, match=r"gamma is|trust .* is|regions are none|a side of 0"):
-        excite.ground(classifier, picture, "sea", proposals=proposals, method="mwp", **{"side": 56, option: value})
-
-
-def test_proposals_of_another_picture_are_refused(classifier, picture):
-    wrong = Proposals((30, 20), BOXES, np.ones(len(BOXES), np.float32))
-    with pytest.raises(excite.ExciteError, match="30 x 20"):
-        excite.ground(classifier, picture, "sea", proposals=wrong)
+def test_what_means_nothing_is_refused(classifier, picture, proposals, change, said):
+    options = {"phrases": "sea", "proposals": proposals, "method": "mwp", "side": 56, **change}
+    with pytest.raises((ConceptError, DataError), match=said):
+        excite.ground(classifier, picture, **options)
 
 
 def test_a_study_answers_phrase_by_phrase_as_all_at_once(classifier, picture, proposals):
@@ -110,3 +108,122 @@ def test_a_study_answers_phrase_by_phrase_as_all_at_once(classifier, picture, pr
         assert found.to_json() == expected.to_json()
         np.testing.assert_array_equal(found.map.plane, expected.map.plane)
     assert study.size > proposals.boxes.nbytes
+
+
+# What is drawn, and which words had no say.
+
+LABELS = Labels(["man", "person", "hat", "red", "traffic light", "hot dog"])
+
+
+def grounded(phrase, picture=Image.new("RGB", (40, 30))):  # noqa: B008
+    reading = read_phrase(phrase, LABELS)
+    concepts = [word.concept for word in reading.words]
+    maps = {
+        concept: AttentionMap(torch.eye(3), concept.name, "l", "mwp", 0.5, (40, 30), 0.25, picture)
+        for concept in concepts
+    }
+    anything = AttentionMap(torch.eye(3), "anything", "l", "mwp", 0.5, (40, 30), 0.25, picture)
+    words = tuple(maps[concept] for concept in concepts) or (anything,)
+    found = PhraseMap(reading, words, np.ones((30, 40)), active_hints(reading))
+    return Grounded(phrase, (Region((0.0, 0.0, 9.0, 9.0), 1.0),), found)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The arguments of `grounded_figure`."""
+    seen = {}
+
+    def remember(picture, told, plane, words, boxes, *, true_boxes, width):
+        seen.update(told=told, plane=plane, words=words, boxes=boxes, true_boxes=true_boxes, width=width)
+        return picture
+
+    monkeypatch.setattr("excite.readouts.figure.grounded_figure", remember)
+    return seen
+
+
+def texts(phrase, spans):
+    return [phrase[start:end] for start, end in spans]
+
+
+class TestUnusedSpans:
+    @pytest.mark.parametrize(
+        ("phrase", "weigh", "without"),
+        [
+            ("a man", [], []),
+            ("the left man in a red hat", ["left", "red"], []),
+            ("second blue hat from the right", ["blue", "right"], ["second"]),
+            ("the man left of the hat", [], ["left"]),
+            ("a shy man, a SHY hat; shyness", [], ["shy", "SHY", "shyness"]),
+            ("that at hat", [], []),
+            ("jalapeño by the traffic light", [], ["jalapeño"]),
+        ],
+    )
+    def test_each_word_once(self, phrase, weigh, without):
+        reading = read_phrase(phrase, LABELS)
+        found = active_hints(reading)
+        assert texts(phrase, map(span_of, found)) == weigh
+        assert texts(phrase, unused_spans(reading, found)) == without
+
+    def test_a_part_of_a_known_word_is_not_taken_for_one_that_was_skipped(self):
+        reading = read_phrase("a hot dog by a hot oven", LABELS)
+        assert reading.skipped == ("hot", "oven")
+        assert unused_spans(reading, ()) == ((15, 18), (19, 23))
+
+    def test_without_hints_they_have_no_say_unless_they_are_looked_for(self):
+        phrase = "the left man in a red hat with a blue tie"
+        reading = read_phrase(phrase, LABELS)
+        assert texts(phrase, unused_spans(reading, ())) == ["left", "blue", "tie"]  # red is a word of the classifier
+
+
+class TestDrawing:
+    def test_words_with_the_same_meaning_share_a_map(self, drawn):
+        phrase = "a man and two men in a red hat"
+        grounded(phrase).figure(true_boxes=[(1, 2, 3, 4)], width=500)
+        assert [(word.title, word.note) for word in drawn["words"]] == [("man", "25%"), ("red", "25%"), ("hat", "25%")]
+        assert [texts(phrase, word.spans) for word in drawn["words"]] == [["man", "men"], ["red"], ["hat"]]
+        assert texts(phrase, drawn["told"].hints) == ["red"]
+        assert (drawn["boxes"], drawn["true_boxes"], drawn["width"]) == ([(0, 0, 9, 9)], [(1, 2, 3, 4)], 500)
+        assert drawn["plane"].shape == (30, 40)
+
+    def test_what_a_word_means_is_told_where_it_is_another(self, drawn):
+        grounded("two Men in Hats and a Red hat").figure()
+        notes = [(word.title, word.note) for word in drawn["words"]]
+        assert notes == [("Men", "man 25%"), ("Hats", "25%"), ("Red", "25%")]
+
+    def test_without_known_words(self, drawn):
+        grounded("shiny zebra").figure()
+        assert [(word.title, word.spans) for word in drawn["words"]] == [("anything", ())]
+        assert drawn["told"].skipped == ((0, 5), (6, 11))
+
+    def test_no_picture_to_draw_on(self):
+        with pytest.raises(ExciteError, match="no image"):
+            grounded("a man", picture=None).figure()
+
+    def test_the_map_of_a_phrase_is_a_map(self):
+        found = as_map(grounded("a man in a hat"))
+        assert (found.concept, found.mass, found.probability) == ("a man in a hat", 0.5, None)
+        assert found.values.shape == (30, 40)
+
+
+@pytest.fixture(scope="module")
+def people_s(shared_data):
+    classifier = excite.load("words")
+    dataset = open_phrases(shared_data / "refcoco")
+    described = [dataset.sample(name) for name in dataset.names[100 : 100 + 5]]
+    texts = {one.name: [phrase.text for phrase in one.phrases] for one in described}
+    found = {one.name: excite.ground(classifier, one.path, texts[one.name], method="c-mwp") for one in described}
+    return [(phrase, answer) for one in described for phrase, answer in zip(one.phrases, found[one.name], strict=True)]
+
+
+def test_real_phrases_for_real_pictures(people_s):
+    """Most points lie in the right box, many of the first five regions are right, nearly all have a known word."""
+    inside = 0
+    for phrase, answer in people_s:
+        ((x0, y0, x1, y1),) = phrase.boxes
+        x, y = answer.map.point
+        inside += x0 <= x + 0.5 < x1 and y0 <= y + 0.5 < y1
+    assert len(people_s) > 20
+    assert inside / len(people_s) > 0.45
+    right = [first_hit([region.box for region in answer.regions[:5]], phrase.boxes) for phrase, answer in people_s]
+    assert sum(rank is not None for rank in right) / len(right) > 0.35
+    assert sum(answer.map.known for _, answer in people_s) / len(people_s) > 0.8

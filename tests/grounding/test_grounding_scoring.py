@@ -54,15 +54,13 @@ class TestSums:
         np.testing.assert_allclose(scorer.sums(plane), expected, atol=1e-9)
         np.testing.assert_array_equal(scorer.areas, [np.isin(segments.parts, one).sum() for one in sets])
 
-    def test_without_proposals(self, plane):
-        none = Segments(np.zeros((HEIGHT, WIDTH), np.int32), np.array([0]), np.array([], np.int32))
-        for segments in (None, none):
+    def test_without_proposals_and_of_parts_without_a_pixel(self, plane):
+        nowhere = np.zeros((HEIGHT, WIDTH), np.int32)
+        for segments in (None, Segments(nowhere, np.array([0]), np.array([], np.int32))):
             scorer = Scorer(proposals(np.zeros((0, 4), np.float32), segments))
             assert scorer.sums(plane).shape == (0,)
             assert scorer.ranked(scorer.scores(plane, 0.5)).shape == (0,)
-
-    def test_parts_without_a_pixel(self, plane):
-        segments = Segments(np.zeros((HEIGHT, WIDTH), np.int32), np.array([0, 1, 3]), np.array([7, 0, 9], np.int32))
+        segments = Segments(nowhere, np.array([0, 1, 3]), np.array([7, 0, 9], np.int32))
         sums = Scorer(proposals(np.zeros((2, 4), np.float32), segments)).sums(plane)
         np.testing.assert_allclose(sums, [0, plane.sum()])
 

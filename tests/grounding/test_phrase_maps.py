@@ -1,4 +1,4 @@
-"""Maps of phrases: means of the maps of their words, from one look."""
+"""Maps of phrases: means of the maps of their words, from one look, weighed by words for places and colours."""
 
 from dataclasses import replace
 
@@ -10,11 +10,23 @@ from PIL import Image
 
 import excite
 from excite.errors import ConceptError
-from excite.grounding.phrase_maps import FINDINGS, HEAD, PhraseSession, enlargement, map_phrases
+from excite.grounding.phrase_maps import (
+    COLOURS,
+    FAINTEST,
+    FINDINGS,
+    HEAD,
+    PhraseSession,
+    active_hints,
+    apply_hints,
+    colour_map,
+    enlargement,
+    map_phrases,
+)
 from excite.methods import find_method
 from excite.models import Preprocess
 from excite.readouts.overlay import upsample
-from excite.vocabulary import read_phrase
+from excite.vocabulary import Labels, read_phrase
+from excite.vocabulary.word_lists import COLOURS as COLOUR_WORDS
 
 C_MWP = find_method("c-mwp")
 
@@ -52,36 +64,21 @@ def word_map(classifier, picture, word, side=300):
     return found.values
 
 
-def test_a_phrase_is_the_mean_of_its_words(classifier, picture):
-    (found,) = map_phrases(classifier, picture, ["a cat on two horses"], side=56, hints=False)
-    words = [word_map(classifier, picture, word, 56) for word in ("cat", "horse")]
-    expected = upsample(torch.stack(words).mean(0), picture.size).clamp(min=0)
+@pytest.mark.parametrize("hints", [False, True])
+def test_a_phrase_is_the_mean_of_its_words_and_its_head_counts_more(classifier, picture, hints):
+    (found,) = map_phrases(classifier, picture, ["a cat on two horses"], side=56, hints=hints)
+    cat, horse = (word_map(classifier, picture, word, 56) for word in ("cat", "horse"))
+    weight = HEAD if hints else 1
+    expected = upsample((weight * cat + horse) / (weight + 1), picture.size).clamp(min=0)
     np.testing.assert_allclose(found.plane, expected.numpy(), rtol=1e-5, atol=1e-8)
     assert [word.concept for word in found.words] == ["cat", "horse"]
+    (large,) = map_phrases(classifier, picture, ["cat"])
+    assert large.words[0].values.shape == word_map(classifier, picture, "cat", 300).shape == (149, 224)
 
 
-def test_what_is_meant_counts_more(classifier, picture):
-    (found,) = map_phrases(classifier, picture, ["a cat on two horses"], side=56)
-    assert found.reading.head.text == "cat"
-    cat, horse = (word_map(classifier, picture, word, 56) for word in ("cat", "horse"))
-    expected = upsample((HEAD * cat + horse) / (HEAD + 1), picture.size).clamp(min=0)
-    np.testing.assert_allclose(found.plane, expected.numpy(), rtol=1e-5, atol=1e-8)
-
-
-def test_the_picture_is_seen_at_the_paper_s_size(classifier, picture):
-    (found,) = map_phrases(classifier, picture, ["cat"])
-    assert found.words[0].values.shape == word_map(classifier, picture, "cat", 300).shape == (149, 224)
-
-
-def test_all_phrases_come_from_one_forward_pass(classifier, picture):
-    passes, classifier = [], replace(classifier, verified=None)
+def test_all_phrases_come_from_one_forward_pass_and_each_word_from_one_signal(classifier, picture, monkeypatch):
+    passes, asked, classifier = [], [], replace(classifier, verified=None)
     classifier.module.conv.register_forward_hook(lambda *_: passes.append(1))
-    map_phrases(classifier, picture, ["cat", "a dog and a horse", "the left dog"], side=56)
-    assert len(passes) == 1
-
-
-def test_each_word_is_looked_for_once(classifier, picture, monkeypatch):
-    asked = []
     session = PhraseSession(classifier, picture, [C_MWP], side=56)
     answer = session.attend
 
@@ -92,6 +89,7 @@ def test_each_word_is_looked_for_once(classifier, picture, monkeypatch):
     monkeypatch.setattr(session, "attend", spy)
     session.phrase_maps(C_MWP, [read_phrase(text, session.labels) for text in ("cat", "cats and a dog", "dog")])
     assert [concept.name for concept in asked] == ["cat", "dog"]
+    assert len(passes) == 1
 
 
 def test_without_a_known_word_the_findings_stand_for_it(classifier, picture):
@@ -130,3 +128,87 @@ def test_networks_of_one_size_see_the_picture_as_usual(classifier):
 def test_without_labels_nothing_can_be_read(classifier, picture):
     with pytest.raises(ConceptError, match="no labels"):
         map_phrases(excite.wrap(classifier.module, layer="relu"), picture, ["cat"])
+
+
+PLAIN = {
+    "red": (220, 20, 30),
+    "orange": (255, 140, 0),
+    "yellow": (240, 220, 20),
+    "green": (30, 150, 40),
+    "blue": (20, 60, 200),
+    "purple": (130, 30, 170),
+    "pink": (255, 120, 170),
+    "brown": (110, 65, 30),
+    "black": (12, 12, 14),
+    "white": (250, 250, 248),
+    "grey": (128, 128, 130),
+}
+
+
+def weighed(phrase, picture=None, shape=(30, 40)):
+    picture = picture or Image.new("RGB", shape[::-1])
+    return apply_hints(np.ones(shape), active_hints(read_phrase(phrase, Labels(["dog"]))), picture)
+
+
+def peak(plane):
+    """The middle of the highest places, from 0 to 1."""
+    ys, xs = np.nonzero(plane == plane.max())
+    return (xs.mean() + 0.5) / plane.shape[1], (ys.mean() + 0.5) / plane.shape[0]
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(
+        ("phrase", "where"),
+        [
+            ("left dog", (0.1, None)),
+            ("dog on the far right", (0.9, None)),
+            ("top dog", (None, 0.1)),
+            ("lower dog", (None, 0.9)),
+            ("front dog", (None, 0.9)),
+            ("dog in the background", (None, 0.1)),
+            ("bottom left dog", (0.1, 0.9)),
+        ],
+    )
+    def test_send_the_eye_there(self, phrase, where):
+        for found, wanted in zip(peak(weighed(phrase)), where, strict=True):
+            assert wanted is None or found == pytest.approx(wanted, abs=0.03)
+
+    def test_how_they_fall_off(self):
+        """The edge counts no more than what is beside it; the middle is neither left nor right; twice counts once."""
+        across = weighed("left dog")[0]
+        assert (across[:8] == 1).all()
+        assert (np.diff(across[8:]) < 0).all()
+        middle = weighed("middle dog").mean(axis=0)
+        assert (middle[16:24] == middle.max()).all()
+        np.testing.assert_allclose(middle, middle[::-1])
+        np.testing.assert_array_equal(weighed("left dog on the left"), weighed("left dog"))
+
+    @pytest.mark.parametrize("phrase", ["dog", "a dog left of the tree", "second dog", "big dog", ""])
+    def test_words_that_name_no_side_change_nothing(self, phrase):
+        assert (weighed(phrase) == 1).all()
+
+
+class TestColours:
+    def test_every_colour_that_can_be_read_can_be_seen(self):
+        assert set(COLOUR_WORDS.values()) == set(COLOURS) == set(PLAIN)
+
+    @pytest.mark.parametrize("colour", COLOURS)
+    def test_a_surface_has_its_own_colour_most(self, colour):
+        has = {other: colour_map(Image.new("RGB", (9, 9), PLAIN[colour]), other).mean() for other in COLOURS}
+        assert max(has, key=has.get) == colour
+        assert has[colour] > 0.4
+
+    def test_lies_between_0_and_1_and_has_the_size_of_the_picture(self):
+        noise = np.random.default_rng(0).integers(0, 256, (13, 70, 3), dtype=np.uint8)
+        for colour in COLOURS:
+            plane = colour_map(Image.fromarray(noise), colour)
+            assert plane.shape == (13, 70)
+            assert 0 <= plane.min() <= plane.max() <= 1
+
+    def test_a_colour_weighs_the_map_but_rules_nothing_out(self):
+        picture = Image.new("RGB", (80, 40), PLAIN["green"])
+        picture.paste(PLAIN["red"], (40, 0, 80, 40))
+        plane = weighed("red dog", picture, (40, 80))
+        assert peak(plane)[0] > 0.5
+        assert plane[20, 5] == pytest.approx(FAINTEST)
+        assert plane[20, 75] > 0.85

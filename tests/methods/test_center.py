@@ -5,7 +5,7 @@ import torch
 from networks import Pooled, made, maps, one_signal, pictures, session
 
 from excite.methods import METHODS
-from excite.readouts.point import maximum_point
+from excite.readouts.box import maximum_point
 
 
 @pytest.mark.parametrize("sides", [(224, 299), (225, 300), (224, 224), (7, 11), (14, 3)])

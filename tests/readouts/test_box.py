@@ -1,16 +1,23 @@
-"""The box around strong evidence."""
+"""The point with most evidence, the box around strong evidence, and connected regions against a flood fill."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import ExciteError
-from excite.readouts.box import threshold_box
+from excite.readouts.box import component_boxes, maximum_point, threshold_box
 from excite.readouts.overlay import upsample
-from excite.readouts.point import maximum_point
 
 MODES = ["bicubic", "bilinear", "nearest"]
+sides, sizes = st.integers(1, 9), st.tuples(st.integers(1, 50), st.integers(1, 50))
+
+
+def spot(height, width, y, x, value=1.0):
+    values = torch.zeros(height, width)
+    values[y, x] = value
+    return values
 
 
 def patch(top, left, bottom, right, value=1.0):
@@ -20,72 +27,79 @@ def patch(top, left, bottom, right, value=1.0):
     return values
 
 
-def test_by_hand():
-    assert threshold_box(patch(2, 3, 5, 8), (100, 50), mode="nearest") == (30, 10, 80, 25)
+class TestPoint:
+    def test_middle_of_the_cell(self):
+        """Cell (x 3, y 1) of 7 x 5 covers the pixels 27..35 and 9..17 of 63 x 45; their middle is (31, 13)."""
+        for mode in ("bicubic", "bilinear"):
+            assert maximum_point(spot(5, 7, 1, 3), (63, 45), mode) == (31, 13)
+        twice = torch.tensor([[0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0]])
+        assert maximum_point(twice, (27, 1)) == (7, 0), "of two equal cells the first"
+
+    def test_overshoot_beside_negative_values_is_no_evidence(self):
+        values = spot(5, 5, 2, 2, -1.0)
+        assert upsample(values, (50, 50)).max() > 0  # the cubic curve swings up beside the dip
+        assert maximum_point(values, (50, 50)) is None
+
+    @settings(deadline=None, max_examples=50)
+    @given(sides, sides, st.data(), st.integers(1, 5))
+    def test_points_into_the_cell_of_a_lone_spot(self, height, width, data, half):
+        y, x = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))
+        scale = 2 * half + 1
+        found_x, found_y = maximum_point(spot(height, width, y, x), (width * scale, height * scale))
+        assert (found_x // scale, found_y // scale) == (x, y)
 
 
-def test_one_pixel_is_a_box_of_width_one():
-    assert threshold_box(patch(9, 0, 10, 1), (10, 10)) == (0, 9, 1, 10)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("value", [0.0, -0.0, -1.0])
+def test_a_map_without_evidence_has_neither_point_nor_box(value, mode):
+    assert maximum_point(torch.full((7, 7), value), (70, 50), mode) is None
+    assert threshold_box(torch.full((7, 7), value), (70, 50), 0, mode) is None
 
 
-def test_threshold_is_alpha_means():
-    """Mean 1.3: the patch of 4 is above 2 means and below 4, the spot of 30 is above both."""
-    values = torch.zeros(10, 10)
-    values[2:7, 2:7] = 4
-    values[4, 4] = 34
-    assert values.mean() == pytest.approx(1.3)
-    assert threshold_box(values, (10, 10), alpha=2) == (2, 2, 7, 7)
-    assert threshold_box(values, (10, 10), alpha=4) == (4, 4, 5, 5)
-    assert threshold_box(values, (10, 10), alpha=34 / 1.3 + 0.01) is None
+class TestBox:
+    def test_by_hand(self):
+        assert threshold_box(patch(2, 3, 5, 8), (100, 50), mode="nearest") == (30, 10, 80, 25)
+        assert threshold_box(patch(9, 0, 10, 1), (10, 10)) == (0, 9, 1, 10)
+        assert threshold_box(torch.ones(7, 7), (7, 7)) is None
 
+    def test_threshold_is_alpha_means(self):
+        """Mean 1.3: the patch of 4 is above 2 means and below 4, the spot of 30 is above both."""
+        values = patch(2, 2, 7, 7, 4)
+        values[4, 4] = 34
+        assert values.mean() == pytest.approx(1.3)
+        assert threshold_box(values, (10, 10), alpha=2) == (2, 2, 7, 7)
+        assert threshold_box(values, (10, 10), alpha=4) == (4, 4, 5, 5)
+        assert threshold_box(values, (10, 10), alpha=34 / 1.3 + 0.01) is None
 
-def test_the_threshold_itself_is_not_above():
-    values = torch.tensor([[1.0, 3.0]], dtype=torch.float64)
-    assert threshold_box(values, (2, 1), alpha=1.5) is None
-    assert threshold_box(values, (2, 1), alpha=1.4999) == (1, 0, 2, 1)
+    def test_the_threshold_itself_is_not_above(self):
+        values = torch.tensor([[1.0, 3.0]], dtype=torch.float64)
+        assert threshold_box(values, (2, 1), alpha=1.5) is None
+        assert threshold_box(values, (2, 1), alpha=1.4999) == (1, 0, 2, 1)
 
+    def test_a_signed_map_with_a_negative_mean_boxes_only_what_is_positive(self):
+        values = patch(2, 3, 5, 8) - 0.9
+        assert values.mean() < 0
+        assert threshold_box(values, (10, 10)) == (3, 2, 8, 5)
 
-def test_an_even_map_has_no_box():
-    assert threshold_box(torch.ones(7, 7), (7, 7)) is None
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0])
-@pytest.mark.parametrize("alpha", [0, 2])
-def test_a_map_without_evidence_has_no_box(value, alpha):
-    assert threshold_box(torch.full((7, 7), value), (70, 50), alpha) is None
-
-
-def test_a_signed_map_with_a_negative_mean_boxes_only_what_is_positive():
-    values = patch(2, 3, 5, 8) - 0.9
-    assert values.mean() < 0
-    assert threshold_box(values, (10, 10)) == (3, 2, 8, 5)
-
-
-@pytest.mark.parametrize("alpha", [-0.1, float("nan"), float("inf")])
-def test_alpha_that_makes_no_sense(alpha):
-    with pytest.raises(ExciteError, match="alpha must be"):
-        threshold_box(torch.ones(2, 2), (2, 2), alpha)
+    @pytest.mark.parametrize("alpha", [-0.1, float("nan"), float("inf")])
+    def test_alpha_that_makes_no_sense(self, alpha):
+        with pytest.raises(ExciteError, match="alpha must be"):
+            threshold_box(torch.ones(2, 2), (2, 2), alpha)
 
 
 @settings(deadline=None)
-@given(
-    st.integers(1, 8),
-    st.integers(1, 8),
-    st.tuples(st.integers(1, 40), st.integers(1, 40)),
-    st.sampled_from(MODES),
-    st.integers(0, 2**31),
-    st.floats(0, 6),
-)
-def test_is_tight_and_holds_the_maximum(height, width, size, mode, seed, alpha):
+@given(sides, sides, sizes, st.sampled_from(MODES), st.integers(0, 2**31), st.floats(0, 6))
+def test_the_box_is_tight_and_holds_the_maximum(height, width, size, mode, seed, alpha):
     values = torch.rand(height, width, generator=torch.Generator().manual_seed(seed)) ** 4 + 1e-4
     stretched = upsample(values, size, mode)
+    x, y = maximum_point(values, size, mode)
+    assert stretched[y, x] == stretched.max()
     threshold = max(0.0, float(alpha * stretched.mean()))
     box = threshold_box(values, size, alpha, mode)
     if stretched.max() <= threshold:
         assert box is None
         return
     x0, y0, x1, y1 = box
-    x, y = maximum_point(values, size, mode)
     assert x0 <= x < x1
     assert y0 <= y < y1
     strong = stretched > threshold
@@ -94,13 +108,40 @@ def test_is_tight_and_holds_the_maximum(height, width, size, mode, seed, alpha):
         assert side.any()
 
 
-@settings(deadline=None)
-@given(st.integers(0, 2**31), st.floats(0.5, 4), st.floats(0.5, 4))
-def test_a_higher_threshold_gives_a_box_inside(seed, one, other):
-    values = torch.rand(6, 6, generator=torch.Generator().manual_seed(seed)) ** 3
-    outer, inner = (threshold_box(values, (30, 20), alpha) for alpha in sorted((one, other)))
-    if inner is not None:
-        assert outer[0] <= inner[0]
-        assert outer[1] <= inner[1]
-        assert outer[2] >= inner[2]
-        assert outer[3] >= inner[3]
+def flooded(strong):
+    """The box and the size of each region, found by walking: those that touch by a corner hang together."""
+    left = {(int(x), int(y)) for y, x in np.argwhere(strong)}
+    found = []
+    while left:
+        waiting, region = [left.pop()], []
+        while waiting:
+            x, y = waiting.pop()
+            region.append((x, y))
+            near = {(x + dx, y + dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)} & left
+            left -= near
+            waiting += near
+        xs, ys = zip(*region, strict=True)
+        found.append(((min(xs), min(ys), max(xs) + 1, max(ys) + 1), len(region)))
+    return sorted(found, key=lambda one: (-one[1], one[0][1], one[0][0]))
+
+
+@pytest.mark.parametrize("density", [0.02, 0.2, 0.4, 0.6, 0.95, 0, 1])
+@pytest.mark.parametrize("shape", [(40, 60), (60, 40), (1, 50), (50, 1), (2, 2)])
+def test_components_against_a_flood_fill(shape, density):
+    for seed in range(3):
+        strong = np.random.default_rng(seed).random(shape) < density
+        boxes, sizes = component_boxes(strong)
+        expected = flooded(strong)
+        assert (boxes.shape, sizes.tolist()) == ((len(expected), 4), [size for _, size in expected])
+        assert sorted(zip(map(tuple, boxes.tolist()), sizes.tolist(), strict=True)) == sorted(expected)
+        if expected:
+            assert tuple(boxes[0]) == expected[0][0]
+
+
+def test_components_that_are_rings_within_rings():
+    """A box says nothing of what lies inside it, a region does."""
+    y, x = np.mgrid[:80, :100]
+    strong = np.sin(np.hypot(x - 40, y - 50) / 3) > 0.3
+    boxes, sizes = component_boxes(strong)
+    assert [(tuple(box), size) for box, size in zip(boxes.tolist(), sizes.tolist(), strict=True)] == flooded(strong)
+    assert len(sizes) > 4

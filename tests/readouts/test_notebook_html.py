@@ -73,21 +73,16 @@ def page_of(one):
 
 def test_says_what_the_map_says():
     one = a_map(probability=0.874)
-    x, y = one.point()
+    (x, y), (x0, y0, x1, y1) = one.point(), one.box()
     assert page_of(one).table == {
         "concept": "tabby",
         "probability": "87%",
         "point": f"{x}, {y}",
-        "box": ", ".join(map(str, one.box())),
+        "box": f"{x0}, {y0}, {x1}, {y1}",
         "mass": "0.500",
         "layer": "pool4",
         "method": "c-mwp",
     }
-
-
-def test_says_in_words_what_is_to_be_seen():
-    one = a_map()
-    (x, y), (x0, y0, x1, y1) = one.point(), one.box()
     place = f"most at {x}, {y}, strong within {x0}, {y0} to {x1}, {y1}, in 960 x 640 pixels"
     assert page_of(one).image["alt"] == f"Where the evidence for tabby is: {place}."
 
@@ -160,29 +155,19 @@ LABELS = Labels(["man", "hat"])
 ONE_REGION = (Region((0.0, 1.0, 9.0, 9.5), 0.25),)
 
 
-def grounded(phrase, *, regions=ONE_REGION, picture=True):
-    reading = read_phrase(phrase, LABELS)
-    image = Image.new("RGB", (40, 30)) if picture else None
+def grounded(phrase, *, regions=ONE_REGION):
+    reading, image = read_phrase(phrase, LABELS), Image.new("RGB", (40, 30))
     words = tuple(AttentionMap(torch.eye(3), "hat", "l", "mwp", 0.5, (40, 30), 0.25, image) for _ in reading.words)
     return Grounded(phrase, regions, PhraseMap(reading, words, np.ones((30, 40))))
 
 
-class TestPhrase:
-    def test_figure_and_regions(self):
-        page = page_of(grounded("the hat of a gizmo"))
-        assert page.picture.width == 800
-        assert page.table == {
-            "phrase": "the hat of a gizmo",
-            "region 1": "0, 1, 9, 9.5 (score 0.25)",
-            "skipped": "gizmo",
-        }
-        assert page.image["alt"] == "Where the hat of a gizmo is: most likely 0, 1, 9, 9.5 (score 0.25)."
-
-    def test_only_the_best_regions(self):
-        many = tuple(Region((0.0, 0.0, 9.0 + k, 9.0), 1 / (k + 1)) for k in range(9))
-        assert list(page_of(grounded("hat", regions=many)).table) == ["phrase", "region 1", "region 2", "region 3"]
-
-    def test_text_stays_text(self):
-        page = page_of(grounded(f"hat {HOSTILE}"))
-        assert page.table["phrase"] == f"hat {HOSTILE}"
-        assert "script" not in page.tags
+def test_figure_and_best_regions_of_a_phrase():
+    page = page_of(grounded("the hat of a gizmo"))
+    assert page.picture.width == 800
+    assert page.table == {"phrase": "the hat of a gizmo", "region 1": "0, 1, 9, 9.5 (score 0.25)", "skipped": "gizmo"}
+    assert page.image["alt"] == "Where the hat of a gizmo is: most likely 0, 1, 9, 9.5 (score 0.25)."
+    many = tuple(Region((0.0, 0.0, 9.0 + k, 9.0), 1 / (k + 1)) for k in range(9))
+    assert list(page_of(grounded("hat", regions=many)).table) == ["phrase", "region 1", "region 2", "region 3"]
+    hostile = page_of(grounded(f"hat {HOSTILE}"))
+    assert hostile.table["phrase"] == f"hat {HOSTILE}"
+    assert "script" not in hostile.tags

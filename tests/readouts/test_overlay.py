@@ -1,4 +1,4 @@
-"""The map over its image: colours where the evidence is, the image where it is not, marks on any ground."""
+"""The map over its image, marks on any ground, and colours that show order to every eye."""
 
 import numpy as np
 import pytest
@@ -40,11 +40,6 @@ def test_an_empty_map_dims_the_picture_and_keeps_its_detail():
     assert np.abs(drawn - expected).max() <= 3
 
 
-def test_is_normalised_by_its_maximum():
-    small, large = (overlay(plain(), spot(value=value)) for value in (1e-30, 1e30))
-    assert np.array_equal(array(small), array(large))
-
-
 def test_opacity():
     values = spot()
     nothing, everything = (array(overlay(plain(), values, opacity=o, mode="nearest")) for o in (0, 1))
@@ -63,10 +58,12 @@ def test_signed_maps_are_drawn_by_sign():
     assert drawn[30, 45].tolist() == [96] * 3
 
 
-def test_rounding_errors_do_not_make_a_map_signed():
+def test_rounding_errors_do_not_make_a_map_signed_and_its_scale_does_not_count():
     values = spot()
     values[0, 0] = -1e-7
     assert np.abs(array(overlay(plain(), values)) - array(overlay(plain(), spot()))).max() <= 1
+    small, large = (overlay(plain(), spot(value=value)) for value in (1e-30, 1e30))
+    assert np.array_equal(array(small), array(large))
 
 
 def test_the_swing_of_the_cubic_below_zero_stays_invisible():
@@ -111,16 +108,11 @@ def test_the_box_is_drawn_on_its_outermost_pixels():
     assert (marked[101:] == 96).all()
 
 
-@pytest.mark.parametrize("point", [(0, 0), (89, 0), (89, 59)])
-def test_marks_at_the_border(point):
-    drawn = overlay(plain(), torch.zeros(3, 3), point=point, box=(0, 0, 90, 60))
-    assert drawn.size == (90, 60)
-
-
 @pytest.mark.parametrize("side", [1, 7, 224])
-def test_one_pixel_pictures(side):
-    drawn = overlay(plain(size=(1, 1)), torch.ones(side, side), point=(0, 0), box=(0, 0, 1, 1))
-    assert drawn.size == (1, 1)
+def test_marks_at_the_border_and_on_one_pixel(side):
+    for size in ((90, 60), (1, 1)):
+        for point in ((0, 0), (size[0] - 1, 0), (size[0] - 1, size[1] - 1)):
+            assert overlay(plain(size=size), torch.ones(side, side), point=point, box=(0, 0, *size)).size == size
 
 
 def test_the_picture_is_not_changed():
@@ -141,3 +133,49 @@ def test_the_picture_is_not_changed():
 def test_options_that_make_no_sense(options, said):
     with pytest.raises(ExciteError, match=said):
         overlay(plain(), spot().requires_grad_(), **options)
+
+
+def test_lightness_of_known_colours():
+    """From the definition of CIE L*: white 100, black 0, and sRGB red 53.24, green 87.73, blue 32.30."""
+    known = np.array([[255, 255, 255], [0, 0, 0], [255, 0, 0], [0, 255, 0], [0, 0, 255], [119, 119, 119]])
+    np.testing.assert_allclose(lightness(known), [100, 0, 53.24, 87.73, 32.30, 50.03], atol=0.02)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_more_evidence_is_always_lighter(name):
+    table = TABLES[name]()
+    assert table.shape == (256, 3)
+    assert table.dtype == np.uint8
+    steps = np.diff(lightness(table))
+    assert steps.min() >= 0 if name == "grey" else steps.min() > 0  # eight bits hold no more greys than that
+    assert steps.max() < 3 * steps.mean()  # no step stands out
+    assert lightness(table)[-1] - lightness(table)[0] > 80
+
+
+def test_signed_colours_are_lightest_in_the_middle_and_equally_dark_on_both_sides():
+    table, light = signed_colours(), lightness(signed_colours())
+    assert table.shape == (256, 3)
+    assert np.diff(light[:128]).min() > 0
+    assert np.diff(light[128:]).max() < 0
+    assert np.abs(light - light[::-1]).max() < 2
+    assert table[127:129].min() > 235
+    assert np.ptp(table[127:129].astype(int), axis=1).max() < 8
+
+
+def simulated_red_green_blindness(table):
+    """Deuteranopia after Viénot, Brettel and Mollon (1999): red and green are seen as one."""
+    linear = (table / 255.0) ** 2.2
+    red, green, blue = linear.T
+    both = 0.29275 * red + 0.70725 * green
+    seen = np.stack([both, both, -0.02234 * red + 0.02234 * green + blue], axis=1)
+    return 255 * seen.clip(0, 1) ** (1 / 2.2)
+
+
+@pytest.mark.parametrize("table", [*TABLES.values(), signed_colours])
+def test_steps_can_be_told_apart_without_red_and_green(table):
+    seen = simulated_red_green_blindness(table())
+    assert np.linalg.norm(seen[16:] - seen[:-16], axis=1).min() > 8
+    if table is signed_colours:
+        assert np.linalg.norm(seen[0] - seen[-1]) > 100
+    with pytest.raises(ValueError, match="read-only"):
+        table()[0] = 0

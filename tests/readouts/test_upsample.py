@@ -41,15 +41,12 @@ def test_cubic_equals_the_slow_twin():
 
 def test_nearest_by_hand():
     assert upsample(torch.tensor([[1.0, 2.0, 3.0]]), (5, 1), "nearest").tolist() == [[1, 1, 2, 3, 3]]
-
-
-def test_the_same_size_changes_nothing():
     values = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
     for mode in MODES:
         assert torch.equal(upsample(values, (4, 6), mode), values)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(sides, sides, sizes, st.sampled_from(MODES), st.floats(-100, 100, width=32))
 def test_constants_stay(height, width, size, mode, constant):
     result = upsample(torch.full((height, width), constant), size, mode)
@@ -67,18 +64,10 @@ def test_flipping_the_map_flips_the_result(height, width, size, mode):
 
 
 @pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
-def test_shrinking_averages(mode):
-    values = torch.arange(16.0).reshape(4, 4)
-    assert upsample(values, (2, 1), mode).tolist() == [[6.5, 8.5]]
-
-
-@pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
-def test_shrinking_loses_no_evidence(mode):
-    for y in range(7):
-        for x in range(7):
-            values = torch.zeros(7, 7)
-            values[y, x] = 1
-            assert upsample(values, (2, 2), mode).max() > 0
+def test_shrinking_averages_and_loses_no_evidence(mode):
+    assert upsample(torch.arange(16.0).reshape(4, 4), (2, 1), mode).tolist() == [[6.5, 8.5]]
+    for spot in torch.eye(49).reshape(49, 7, 7):
+        assert upsample(spot, (2, 2), mode).max() > 0
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.int64, torch.bool])
@@ -86,16 +75,18 @@ def test_is_computed_in_float32(kind):
     assert upsample(torch.ones(2, 2).to(kind), (4, 4)).dtype == torch.float32
 
 
-@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
-def test_no_numbers(wrong):
-    with pytest.raises(ExciteError, match="NaN or infinity"):
-        upsample(torch.tensor([[0.0, wrong]]), (4, 4))
-
-
-@pytest.mark.parametrize("shape", [(), (3,), (1, 2, 2), (0, 3), (3, 0)])
-def test_no_plane(shape):
-    with pytest.raises(ExciteError, match="must be a plane"):
-        upsample(torch.zeros(shape), (4, 4))
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        *((torch.tensor([[0.0, wrong]]), "NaN or infinity") for wrong in (torch.nan, torch.inf, -torch.inf)),
+        *((torch.zeros(shape), "must be a plane") for shape in ((), (3,), (1, 2, 2), (0, 3), (3, 0))),
+        (np.zeros((2, 2)), "not ndarray: use"),
+        (torch.zeros(2, 2, dtype=torch.complex64), "real numbers"),
+    ],
+)
+def test_no_map(values, said):
+    with pytest.raises(ExciteError, match=said):
+        upsample(values, (4, 4))
 
 
 @pytest.mark.parametrize("size", [(0, 4), (4, -1), (4,), (4, 4, 3), (4.5, 4), None, "ab", (float("inf"), 4)])
@@ -107,12 +98,3 @@ def test_no_size(size):
 def test_unknown_interpolation():
     with pytest.raises(ExciteError, match="no interpolation 'area': use one of bicubic, bilinear, nearest"):
         upsample(torch.zeros(2, 2), (4, 4), "area")
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [(np.zeros((2, 2)), "not ndarray: use"), (torch.zeros(2, 2, dtype=torch.complex64), "real numbers")],
-)
-def test_no_map(values, said):
-    with pytest.raises(ExciteError, match=said):
-        upsample(values, (4, 4))

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from excite.models import Classifier
 
 
-# The query, and the run over all images.
-
-
 @dataclass(frozen=True)
 class AttendQuery:
     """The arguments of `excite.attend` that are the same for every image."""
@@ -80,9 +77,7 @@ class Batch:
     (``picture-maps.png``), and a line in ``answers.jsonl``. A second run over several images skips those with a result,
     if the image, the query and the files of the result are unchanged. File names hold dots only between their parts,
     so they are unique across images; a PNG that excite has not drawn, or for another question, is never overwritten.
-
-    Attributes:
-        failures: a line for each image that could not be read.
+    Each image that cannot be read has a line in ``failures``.
     """
 
     def __init__(
@@ -99,12 +94,7 @@ class Batch:
                 labels.find(concept)
 
     def answers(self, photos: Sequence[Path], workers: int | Executor = 1) -> Iterator[dict[str, Any]]:
-        """The result of each image. One that cannot be read is a failure among several, an error when alone.
-
-        Args:
-            photos: the images.
-            workers: a number of processes, or an executor.
-        """
+        """The result of each image. One that cannot be read is a failure among several, an error when alone."""
         executor, alone = Executor.of(workers), len(photos) == 1
         if alone and not executor.is_cluster:  # nothing to distribute: all cores for this one
             executor = replace(executor, workers=None, all_threads=True)
@@ -144,9 +134,6 @@ def _check_folder(out: Path) -> None:
         raise ExciteError(f"cannot write to {str(out)!r}: no permission; choose another folder as --out")
 
 
-# The work for one image.
-
-
 @dataclass(frozen=True)
 class AttendTask:
     """An image and the stem of its files."""
@@ -154,21 +141,10 @@ class AttendTask:
     photo: Path
     files: str
 
-    @property
-    def name(self) -> str:
-        """The image as the user named it."""
-        return str(self.photo)
-
 
 @dataclass(frozen=True, eq=False)
 class AttendWork:
-    """Computes the maps of one image and writes its files.
-
-    Attributes:
-        out: the folder for files.
-        overlays: whether to draw overlays.
-        arrays: whether to save the maps as NPY.
-    """
+    """Computes the maps of one image and writes its files: overlays, and the maps as NPY."""
 
     classifier: Classifier
     query: AttendQuery
@@ -179,8 +155,7 @@ class AttendWork:
     def key(self, task: AttendTask) -> str:
         """Changes when the image, the query or the program does."""
         query = {**asdict(self.query), "model": self.query.model.key()}
-        facts = [query, self.overlays, self.arrays, *file_state(task.photo), __version__]
-        return fingerprint(facts)
+        return fingerprint([query, self.overlays, self.arrays, *file_state(task.photo), __version__])
 
     def __call__(self, task: AttendTask) -> dict[str, Any]:
         """The maps of an image as plain values, and the files written for them."""
@@ -213,15 +188,11 @@ class AttendWork:
         return {"image": str(task.photo), "maps": rows, "files": files}
 
 
-# The images among the arguments of a command.
-
-
 def split_arguments(arguments: Sequence[str], out: Path) -> tuple[list[Path], list[str]]:
     """Split arguments into images and concepts: images come first.
 
-    The first argument is an image (a file, a folder, a pattern). Those behind it are images as long as they look like
-    images, as after the shell has expanded a pattern; the rest are concepts. In folders, images that excite itself has
-    drawn into ``out`` are skipped.
+    The first is an image (a file, a folder, a pattern), and those behind it as long as they look like images, as after
+    the shell has expanded a pattern. In folders, images that excite itself has drawn into ``out`` are skipped.
 
     Example:
         >>> split_arguments(["holiday/", "more/*.jpg", "cat", "dog"], Path("maps"))  # doctest: +SKIP

@@ -7,10 +7,9 @@ import hashlib
 import json
 import os
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from excite.autolabel.inputs import resolved_parent
 from excite.errors import ExciteError
 from excite.io.files import remove_leftovers, save_bytes, temporary_path
 from excite.io.locks import Lock
@@ -18,10 +17,8 @@ from excite.jobs import open_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from excite.jobs import ResultStore
-
 
 WRITTEN = "written.jsonl"
 FOLDER = "a folder"  # the state of a path that is no file
@@ -29,13 +26,7 @@ START = '{"key": "'  # of every file of results
 
 
 def open_own_results(path: Path, required: Iterable[str], *, parquet: bool = False) -> ResultStore:
-    """As `excite.jobs.open_results`, but an error if the file is not one of results: reading drops unknown lines.
-
-    Example:
-        >>> from pathlib import Path
-        >>> dict(open_own_results(Path("boxes/records.jsonl"), required=("image",)).read())
-        {}
-    """
+    """As `excite.jobs.open_results`, but an error if the file is not one of results: reading drops unknown lines."""
     fields = tuple(required)
     store = open_results(path, fields, parquet=parquet)
     try:
@@ -43,30 +34,24 @@ def open_own_results(path: Path, required: Iterable[str], *, parquet: bool = Fal
             first = file.readline()
     except OSError:  # missing, or the store itself raises the error when it is read
         return store
-    if first and not _is_first_line(first, {"key", *fields}):
+    try:
+        entry = json.loads(first)
+        known = first.endswith("\n") and isinstance(entry, dict) and entry.keys() >= {"key", *fields}
+    except (ValueError, RecursionError):
+        known = False
+    is_part = not first.endswith("\n") and (first.startswith(START) or START.startswith(first))  # of a killed run
+    if not known and not is_part:
         raise ExciteError(f"{str(path)!r} is there already and was not written by excite boxes: choose another --out")
     return store
 
 
-def _is_first_line(line: str, fields: set[str]) -> bool:
-    """Whether this is the first line of a file of results, or the part of one that a killed run has written."""
-    if not line.endswith("\n"):
-        return line.startswith(START) or START.startswith(line)
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(entry, dict) and entry.keys() >= fields
+def resolved_parent(path: Path) -> Path:
+    """A path with the links in its folder resolved, but not the file itself, which may be a link."""
+    return Path(os.path.realpath(path.parent), path.name)
 
 
-@dataclass(frozen=True)
-class Link:
-    """The content of a file that links to another one, or copies it where links cannot be made."""
-
-    path: Path
-
-
-Content = bytes | Link
+Content = bytes | Path
+"""The content of a file; or the path of another one, to which a link is made, or a copy where links cannot be made."""
 
 
 class OutputFolder:
@@ -75,13 +60,8 @@ class OutputFolder:
     Before a file is written, its new state (a hash, or the target of a link) is recorded in ``written.jsonl``. So after
     a kill at any moment a later run recognises every file of its own, and a file in another state is the user's.
 
-    Args:
-        out: the folder; it need not be there yet.
-        kind: the format that is written. Files of other formats in the same folder are left alone.
-
-    Attributes:
-        copied: the number of images that are copies because links could not be made.
-        lock: to be held while files are written.
+    The files of another format (``kind``) in the same folder are left alone. ``copied`` counts the images that are
+    copies because links could not be made; ``lock`` is to be held while files are written.
     """
 
     def __init__(self, out: Path, kind: str) -> None:
@@ -100,25 +80,29 @@ class OutputFolder:
         for entry in self._store.read().values():
             self._remember(entry["file"], entry["state"], entry["kind"])
 
-    def check(self, wanted: Mapping[str, Content]) -> None:
-        """Raise an `ExciteError` if any of these files would replace one that is not excite's own."""
-        self._missing(wanted)
+    def check(self, wanted: Mapping[str, Content]) -> list[str]:
+        """The files that are not there yet; an error if a file that is not excite's own is in the way of one."""
+        missing = [name for name, content in wanted.items() if not self._is_there(name, content)]
+        for name in missing:
+            state = self._state(name)
+            if state is not None and state not in self._known.get(name, ()):
+                raise ExciteError(
+                    f"{str(self.out / name)!r} is there already and was not written by excite, or was changed since: "
+                    "choose another --out, or move it away"
+                )
+        return missing
 
     def write(self, wanted: Mapping[str, Content]) -> None:
         """Write the missing files, in this order; names are relative to the folder, with forward slashes."""
         with closing(self._store):
-            for name in self._missing(wanted):
+            for name in self.check(wanted):
                 content = wanted[name]
-                if isinstance(content, Link):
-                    self._put(name, content.path)
+                if isinstance(content, Path):
+                    self._put(name, content)
                 else:
                     self._record(name, _state(content))
                     save_bytes(content, self.out / name)
                 self._in_place[name] = _state(content)
-
-    def hold_any(self, names: Iterable[str]) -> bool:
-        """Whether any of these files exists."""
-        return any(os.path.lexists(self.out / name) for name in names)
 
     def remove_others(self, wanted: Mapping[str, Content]) -> None:
         """Remove unchanged files that only earlier runs wrote in this format, and the leftovers of killed ones."""
@@ -132,38 +116,19 @@ class OutputFolder:
                 raise ExciteError(f"cannot remove {str(path)!r}: {error.strerror or error}") from None
 
     def original(self, path: Path) -> Path | None:
-        """The image behind a link that an earlier run made, or the path itself if it made a copy; None if neither.
-
-        Example:
-            >>> from pathlib import Path
-            >>> OutputFolder(Path("boxes"), "voc").original(Path("photo.jpg")) is None
-            True
-        """
+        """The image behind a link that an earlier run made, or the path itself if it made a copy; None if neither."""
         name = os.path.relpath(resolved_parent(path), os.path.realpath(self.out))
         if name not in self._known or self._state(name) not in self._known[name]:
             return None
         return path.readlink() if path.is_symlink() else path
 
-    def _missing(self, wanted: Mapping[str, Content]) -> list[str]:
-        """The files that are not there yet; an error if a file that is not excite's own is in the way of one."""
-        missing = [name for name, content in wanted.items() if not self._is_there(name, content)]
-        for name in missing:
-            state = self._state(name)
-            if state is not None and state not in self._known.get(name, ()):
-                raise ExciteError(
-                    f"{str(self.out / name)!r} is there already and was not written by excite, or was changed since: "
-                    "choose another --out, or move it away"
-                )
-        return missing
-
     def _is_there(self, name: str, content: Content) -> bool:
         state = _state(content)
-        if self._in_place.get(name) == state:
-            return True
-        if isinstance(content, Link):
-            there = self._shows(self.out / name, content.path)
-        else:
-            there = state in self._known.get(name, ()) and self._state(name) == state
+        there = self._in_place.get(name) == state or (
+            self._shows(self.out / name, content)
+            if isinstance(content, Path)
+            else state in self._known.get(name, ()) and self._state(name) == state
+        )
         if there:
             self._in_place[name] = state
         return there
@@ -182,8 +147,16 @@ class OutputFolder:
     def _put(self, name: str, picture: Path) -> None:
         """Make a link atomically, or else a copy; an older link is removed first, or its image would be overwritten."""
         path = self.out / name
-        self._record(name, _state(Link(picture)))
-        if _linked(path, picture):
+        self._record(name, _state(picture))
+        temporary = temporary_path(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.symlink_to(picture)
+            temporary.replace(path)
+        except OSError:  # a copy is made instead, whose error tells the reason if that fails too
+            with suppress(OSError):
+                temporary.unlink()
+        else:
             return
         try:
             content = picture.read_bytes()
@@ -200,7 +173,7 @@ class OutputFolder:
         path = self.out / name
         try:
             if path.is_symlink():
-                return _state(Link(path.readlink()))
+                return _state(path.readlink())
             return FOLDER if path.is_dir() else _state(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -221,17 +194,4 @@ class OutputFolder:
 
 def _state(content: Content) -> str:
     """The target of a link, or the hash of a file's content."""
-    return f"-> {content.path}" if isinstance(content, Link) else hashlib.sha256(content).hexdigest()
-
-
-def _linked(path: Path, picture: Path) -> bool:
-    temporary = temporary_path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.symlink_to(picture)
-        temporary.replace(path)
-    except OSError:  # a copy is made instead, whose error tells the reason if that fails too
-        with suppress(OSError):
-            temporary.unlink()
-        return False
-    return True
+    return f"-> {content}" if isinstance(content, Path) else hashlib.sha256(content).hexdigest()

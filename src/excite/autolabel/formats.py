@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from excite import __version__
-from excite.autolabel.files import Link
-from excite.autolabel.inputs import resolved_parent
+from excite.autolabel.files import resolved_parent
 from excite.errors import DataError
 from excite.images import PICTURE_SUFFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from excite.autolabel.files import Content
-    from excite.autolabel.inputs import InputImage
+    from excite.autolabel.run import InputImage
 
     Format = Callable[["Document"], dict[str, Content]]
-
 
 Box = tuple[int, int, int, int]
 """``(x0, y0, x1, y1)`` in pixels of the upright image, counted from 0; half-open, so ``x1 - x0`` is the width."""
@@ -64,43 +62,24 @@ def coco_files(document: Document) -> dict[str, Content]:
     """COCO: one JSON file for all images; a box is its left top corner, width and height.
 
     The number of an image is its position among all images, also those that are not done yet.
-
-    Example:
-        >>> list(coco_files(Document((), ("dog",))))
-        ['boxes.json']
     """
     images = [
         {"id": one.picture.number, "file_name": one.picture.name, "width": one.size[0], "height": one.size[1]}
         for one in document.pictures
     ]
-    categories = [{"id": k, "name": name, "supercategory": ""} for k, name in enumerate(document.categories, 1)]
-    parts = {
-        "licenses": [],
-        "images": images,
-        "annotations": list(_annotations(document)),
-        "categories": categories,
-    }
+    numbers = {name: k for k, name in enumerate(document.categories, 1)}
+    annotations: list[dict[str, Any]] = []
+    for image, found in ((one.picture.number, found) for one in document.pictures for found in one.boxes):
+        x0, y0, x1, y1 = found.box
+        annotation = {"id": len(annotations) + 1, "image_id": image, "category_id": numbers[found.concept]}
+        size = {"bbox": [x0, y0, x1 - x0, y1 - y0], "area": (x1 - x0) * (y1 - y0)}
+        annotations.append({**annotation, **size, "iscrowd": 0, "segmentation": [], "score": found.probability})
+    categories = [{"id": k, "name": name, "supercategory": ""} for name, k in numbers.items()]
     about = {"description": "Boxes made from image-level labels", "version": __version__, "contributor": "excite"}
+    parts = {"licenses": [], "images": images, "annotations": annotations, "categories": categories}
     lists = (f'"{name}": [{_lines(entries)}]' for name, entries in parts.items())
     text = "{\n" + ",\n".join([f'"info": {_json(about)}', *lists]) + "\n}\n"
     return {"boxes.json": text.encode("utf-8", "backslashreplace")}  # bytes of odd file names stay JSON escapes
-
-
-def _annotations(document: Document) -> Iterator[dict[str, Any]]:
-    numbers = {name: k for k, name in enumerate(document.categories, 1)}
-    boxes = ((one.picture.number, found) for one in document.pictures for found in one.boxes)
-    for k, (image, found) in enumerate(boxes, 1):
-        x0, y0, x1, y1 = found.box
-        yield {
-            "id": k,
-            "image_id": image,
-            "category_id": numbers[found.concept],
-            "bbox": [x0, y0, x1 - x0, y1 - y0],
-            "area": (x1 - x0) * (y1 - y0),
-            "iscrowd": 0,
-            "segmentation": [],
-            "score": found.probability,
-        }
 
 
 def _lines(entries: list[Any]) -> str:
@@ -116,15 +95,7 @@ COLUMNS = "image,width,height,concept,probability,x0,y0,x1,y1"
 
 
 def csv_files(document: Document) -> dict[str, Content]:
-    r"""CSV: one line for each box, with all text in quotes.
-
-    Raises:
-        DataError: the name of an image is no Unicode text.
-
-    Example:
-        >>> csv_files(Document((), ("dog",)))
-        {'boxes.csv': b'image,width,height,concept,probability,x0,y0,x1,y1\n'}
-    """
+    """CSV: one line for each box, with all text in quotes; a `DataError` for names that are no Unicode text."""
     table = io.StringIO()
     table.write(f"{COLUMNS}\n")
     rows = csv.writer(table, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
@@ -163,18 +134,15 @@ OBJECT = """\
 
 
 def voc_files(document: Document) -> dict[str, Content]:
-    """PASCAL VOC: an XML file for each image, the images, and last their list; pixels are counted from 1, inclusively.
-
-    Example:
-        >>> voc_files(Document((), ("dog",)))
-        {'ImageSets/Main/trainval.txt': b''}
-    """
+    """PASCAL VOC: an XML file for each image, the images, and last their list; pixels count from 1, inclusively."""
     files: dict[str, Content] = {}
     for one in document.pictures:
-        (width, height), file = one.size, _voc_name(one.picture)
-        annotation = ANNOTATION.format(file=file, width=width, height=height, objects="".join(map(_object, one.boxes)))
+        suffix = PurePosixPath(one.picture.name).suffix.lower()  # readers expect .jpg where an image has no own suffix
+        file = f"{one.picture.stem}{suffix if suffix in PICTURE_SUFFIXES else '.jpg'}"
+        objects = "".join(map(_object, one.boxes))
+        annotation = ANNOTATION.format(file=file, width=one.size[0], height=one.size[1], objects=objects)
         files[f"Annotations/{one.picture.stem}.xml"] = annotation.encode()
-        files[f"JPEGImages/{file}"] = Link(resolved_parent(one.picture.path))
+        files[f"JPEGImages/{file}"] = resolved_parent(one.picture.path)
     files[LIST] = "".join(f"{one.picture.stem}\n" for one in document.pictures).encode()
     return files
 
@@ -186,23 +154,12 @@ def _object(found: Detection) -> str:
     )
 
 
-def _voc_name(picture: InputImage) -> str:
-    """The file name that a reader of VOC expects: .jpg where the image has no suffix of its own."""
-    suffix = PurePosixPath(picture.name).suffix.lower()
-    return f"{picture.stem}{suffix if suffix in PICTURE_SUFFIXES else '.jpg'}"
-
-
 FORMATS: Mapping[str, Format] = {"coco": coco_files, "csv": csv_files, "voc": voc_files}
 """For each format the content of its files, by their names in the folder; files that name others come after them."""
 
 
 def find_format(name: str) -> Format:
-    """The format of this name.
-
-    Example:
-        >>> find_format("coco") is FORMATS["coco"]
-        True
-    """
+    """The format of this name."""
     if name not in FORMATS:
         raise DataError(f"there is no format {name!r}: use one of {', '.join(FORMATS)}")
     return FORMATS[name]

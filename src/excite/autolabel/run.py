@@ -2,68 +2,172 @@
 
 from __future__ import annotations
 
+import glob
 import json
+import os
+import re
 import time
+import unicodedata
 import warnings
 from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from PIL import Image
 
 from excite import __version__
 from excite.api import ALPHA, METHOD, locate
-from excite.autolabel.files import OutputFolder, open_own_results
+from excite.autolabel.batch import split_arguments
+from excite.autolabel.files import OutputFolder, open_own_results, resolved_parent
 from excite.autolabel.formats import Detection, Document, ImageDetections, find_format
-from excite.autolabel.inputs import category_name, find_inputs, find_targets
 from excite.errors import ConceptError, ImageError, LostSignalWarning
-from excite.images import file_state, read_image
-from excite.images.reading import ORIENTATION_TAG, UPRIGHT
+from excite.images import ORIENTATION_TAG, UPRIGHT, file_state, read_image
 from excite.io.cache import fingerprint
-from excite.jobs import Executor
+from excite.io.drawn import slug
+from excite.jobs import Executor, attempt
 from excite.jobs.loop import run
 from excite.models.classifier import identity
+from excite.vocabulary.labels import fold, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from excite.autolabel.files import Content
-    from excite.autolabel.inputs import InputImage, Target
     from excite.jobs import Entry
     from excite.models import Classifier
-    from excite.vocabulary import Labels
+    from excite.vocabulary import Concept, Labels
 
     Progress = Callable[[Iterator[Entry], int], Iterator[Entry]]
 
 PROBABLE = 0.5
 PAUSE = 5.0  # at least so many seconds between two writes of the files,
 SHARE = 20  # and so many times the duration of the last write: writing is a small part of the run
-FIELDS = ("image", "size", "turned", "found")
-"""The fields of a record. It holds every box with its probability, so the threshold may change without a new run."""
+FIELDS = ("image", "size", "turned", "found")  # of a record: every box, so the threshold may change without a new run
+ANYWHERE = Path("/")  # an overlay drawn by excite is no input, in whatever folder
+LONGEST_STEM = 200  # bytes in a file name, which may have 255 in all
+NO_TEXT = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # not allowed in XML or UTF-8
+
+
+# The inputs: the images, the concepts to find, and the names of their boxes.
+
+
+@dataclass(frozen=True)
+class InputImage:
+    """An image to make boxes for."""
+
+    number: int  # its position in the order of the names, from 1
+    path: Path  # as the user would name it
+    name: str  # its path below the folder that holds all images, with forward slashes
+    stem: str  # a unique name without blanks, dots and slashes
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder."""
+        return Path(os.path.abspath(self.path)).parent.name  # noqa: PTH100 - Path's own would follow links
+
+
+def find_inputs(arguments: Sequence[str], files: OutputFolder) -> tuple[Path, list[InputImage]]:
+    """The folder that holds all images, and the images in the order of their names below it.
+
+    Links that an earlier run made in the output folder are no inputs, even if they are below a folder that is named.
+    """
+    found: dict[str, Path] = {}
+    folders: list[str | Path] = []
+    for argument in arguments:
+        paths = list(_images_of(argument, files))
+        if not paths:
+            raise ImageError(f"no images found for {argument!r} but those that excite itself has put there")
+        for path in paths:  # two links to one image are one image
+            file = os.path.realpath(path)
+            found[file] = min(found.get(file, path), path, key=resolved_parent)
+        folders += [argument] if os.path.isdir(argument) else [path.parent for path in paths]  # noqa: PTH112 - any name
+    root = Path(os.path.commonpath([os.path.realpath(folder) for folder in folders]))
+    names = {resolved_parent(path).relative_to(root).as_posix(): path for path in found.values()}
+    stems = _stems(sorted(names))
+    return root, [InputImage(k, names[name], name, stems[name]) for k, name in enumerate(sorted(names), 1)]
+
+
+def _images_of(argument: str, files: OutputFolder) -> Iterator[Path]:
+    """The images of an argument, with links that an earlier run made replaced by their targets below the argument."""
+    paths = split_arguments([argument], ANYWHERE)[0]
+    matches = [argument] if os.path.exists(argument) else glob.glob(argument, recursive=True)  # noqa: PTH110, PTH207 - any name
+    folders = {Path(os.path.realpath(match)) for match in matches if os.path.isdir(match)}  # noqa: PTH112 - any name
+    named = folders | {resolved_parent(Path(match)) for match in matches if not os.path.isdir(match)}  # noqa: PTH112
+    for path in paths:
+        original = files.original(path)
+        if original is None:
+            yield path
+        elif original != path and not named.isdisjoint((original, *original.parents)):
+            yield original
+
+
+def _stems(names: Sequence[str]) -> dict[str, str]:
+    """A unique name without blanks for each; compared without case, as some file systems do."""
+    taken: set[str] = set()
+    last: dict[str, int] = {}
+    stems = {}
+    for name in names:
+        stem = words = slug(name.removesuffix(Path(name).suffix), LONGEST_STEM)
+        while stem.casefold() in taken:
+            last[words] = last.get(words, 1) + 1
+            stem = f"{words}-{last[words]}"
+        taken.add(stem.casefold())
+        stems[name] = stem
+    return stems
+
+
+@dataclass(frozen=True)
+class Target:
+    """A concept to find."""
+
+    category: str  # the name of its boxes: the user's own word
+    cue: Concept | str  # the classifier's concept for it; the word itself where the classifier has no labels
+
+
+def category_name(word: str) -> str:
+    """A word in a form that every format can hold: on one line, with single blanks; a `ConceptError` if it has none."""
+    name = " ".join(unicodedata.normalize("NFC", word).split())
+    if not name:
+        raise ConceptError("the concept is blank: name one, or see them all with `excite ls labels`")
+    if NO_TEXT.search(name):
+        raise ConceptError(f"the concept {name!r} holds characters that no file of boxes can hold: rename it")
+    return name
+
+
+def find_targets(words: Iterable[str], labels: Labels | None) -> tuple[Target, ...]:
+    """The classifier's concept for each word, without repetitions; a `ConceptError` lists all unknown ones."""
+    targets, errors = [], []
+    for name in dict.fromkeys(map(category_name, words)):
+        try:
+            targets.append(Target(name, name if labels is None else labels.find(name)))
+        except ConceptError as error:
+            errors.append(str(error))
+    if errors:
+        count = f"{len(errors)} concepts are unknown. " if len(errors) > 1 else ""
+        raise ConceptError(count + " ".join(errors))
+    return tuple(targets)
+
+
+def substitutions(targets: Iterable[Target]) -> str:
+    """The words whose concept has another name, as text; blank if there are none."""
+    pairs = [(one.category, one.cue if isinstance(one.cue, str) else one.cue.name) for one in targets]
+    return listed([f"{word!r} for {name!r}" for word, name in pairs if fold(word) != fold(name)])
+
+
+# The query, and the run.
 
 
 @dataclass(frozen=True)
 class BoxQuery:
-    """The concepts to find, and the probability that a box needs.
+    """The concepts to find, and the probability that a box needs."""
 
-    Attributes:
-        concepts: find these in every image; empty for the classifier's own best finding.
-        from_folders: find the concept that the folder of an image is named after.
-        at_least: the least probability of a box; None for 0.5, or for 0 where folders name the concepts.
-        how: arguments of `excite.api.locate` other than the defaults.
-
-    Example:
-        >>> BoxQuery(("dog", "cat")).threshold, BoxQuery(from_folders=True).threshold
-        (0.5, 0)
-    """
-
-    concepts: tuple[str, ...] = ()
-    from_folders: bool = False
-    at_least: float | None = None
-    how: Mapping[str, Any] = field(default_factory=dict)
+    concepts: tuple[str, ...] = ()  # in every image; empty for the classifier's own best finding
+    from_folders: bool = False  # find the concept that the folder of an image is named after
+    at_least: float | None = None  # the least probability; None for 0.5, or for 0 where folders name the concepts
+    how: Mapping[str, Any] = field(default_factory=dict)  # arguments of `excite.api.locate` other than the defaults
 
     def __post_init__(self) -> None:
         if self.concepts and self.from_folders:
@@ -74,23 +178,19 @@ class BoxQuery:
     @property
     def threshold(self) -> float:
         """The least probability of a box."""
-        if self.at_least is not None:
-            return self.at_least
-        return 0 if self.from_folders else PROBABLE
+        default = 0 if self.from_folders else PROBABLE
+        return default if self.at_least is None else self.at_least
 
-    def targets(self, pictures: Sequence[InputImage], labels: Labels | None) -> tuple[Target, ...]:
-        """The concepts of all images, in the order of the categories; empty for the classifier's own findings."""
+    def tasks(self, pictures: Sequence[InputImage], labels: Labels | None) -> tuple[tuple[Target, ...], list[BoxTask]]:
+        """All concepts, in the order of the categories (none for the classifier's own findings), and those of each."""
         if not self.concepts and not self.from_folders:
             for name in labels or ():  # whatever is found can be written
                 category_name(name)
-        return find_targets(sorted({one.folder for one in pictures}) if self.from_folders else self.concepts, labels)
-
-    def tasks(self, pictures: Sequence[InputImage], targets: Sequence[Target]) -> list[BoxTask]:
-        """The concepts of each image."""
-        if not self.from_folders:
-            return [BoxTask(picture, tuple(targets)) for picture in pictures]
-        by_name = {one.category: one for one in targets}
-        return [BoxTask(picture, (by_name[category_name(picture.folder)],)) for picture in pictures]
+        words = sorted({one.folder for one in pictures}) if self.from_folders else self.concepts
+        targets = find_targets(words, labels)
+        of = {one.category: (one,) for one in targets}
+        wanted = (of[category_name(one.folder)] if self.from_folders else targets for one in pictures)
+        return targets, [BoxTask(picture, each) for picture, each in zip(pictures, wanted, strict=True)]
 
 
 class AutoLabeler:
@@ -111,9 +211,6 @@ class AutoLabeler:
         root: the folder that holds all images: their names in the files are relative to it.
         targets: all concepts to find; empty for the classifier's own findings.
         failures: a line for each image that cannot be read.
-
-    Raises:
-        ExciteError: no images, an unknown concept, or files in the folder that excite has not written.
 
     Example:
         >>> labeler = AutoLabeler(excite.load(), ["photos"], Path("boxes"), BoxQuery(("dog",)), "voc")  # doctest: +SKIP
@@ -136,24 +233,17 @@ class AutoLabeler:
         self.files = OutputFolder(out, kind)
         self._store = open_own_results(out / "records.jsonl", FIELDS)  # for this machine; reads a cluster's too
         self.root, pictures = find_inputs(arguments, self.files)
-        self.targets = question.targets(pictures, classifier.labels)
-        self.tasks = question.tasks(pictures, self.targets)
+        self.targets, self.tasks = question.tasks(pictures, classifier.labels)
         self.work = BoxWork(classifier, question.how)
         self.failures: list[str] = []
         self.files.check(self.content(Document(tuple(ImageDetections(picture, (1, 1)) for picture in pictures), ())))
         if fresh:
             self._store.clear()
         done = self._store.read()
-        keys = map(self._key, self.tasks)
-        self.records = {done[key]["image"]: done[key] for key in keys if key is not None and key in done}
+        keys = (attempt(self.work.key, task) for task in self.tasks)  # an image that cannot be read is told in its turn
+        self.records = {done[key]["image"]: done[key] for key in keys if isinstance(key, str) and key in done}
         self._next = 0.0
         self._is_first = True
-
-    def _key(self, task: BoxTask) -> str | None:
-        try:
-            return self.work.key(task)
-        except ImageError:  # reported in its turn
-            return None
 
     def write(self, *, workers: int | Executor = 1, progress: Progress | None = None) -> dict[str, Any]:
         """Make all missing boxes and write the files; the summary of the run as plain values for JSON.
@@ -162,46 +252,42 @@ class AutoLabeler:
             workers: a number of processes, or an executor.
             progress: passes entries on while it shows how many of a total there are.
         """
+        executor = Executor.of(workers)
         with self.files.lock:
             self.files.read_again()
-            return self._write(Executor.of(workers), progress)
-
-    def _write(self, executor: Executor, progress: Progress | None) -> dict[str, Any]:
-        if self.records or not self.files.hold_any(self.content(self.document())):
-            self._save()  # files of another query are not replaced before there is a new result
-        store = self._store
-        if executor.is_cluster:
-            store = open_own_results(self.files.out / "records.jsonl", FIELDS, parquet=True)
-        outcomes = run(self.work, self.tasks, store, workers=executor, failures=self.failures)
-        # closed in any case: otherwise, after an error, workers would go on with the rest
-        with closing(cast("Generator[Entry, None, None]", outcomes)) as entries:
-            try:
-                for entry in entries if progress is None else progress(entries, len(self.tasks)):
-                    self.records[entry["image"]] = entry
-                    if time.monotonic() >= self._next:
-                        self._save()
-            except KeyboardInterrupt:
-                self._save()
-                raise
-        self._save()
-        return self._summary()
+            wanted = self.content(self.document())
+            if self.records or not any(os.path.lexists(self.files.out / name) for name in wanted):
+                self._save()  # files of another query are not replaced before there is a new result
+            store = self._store
+            if executor.is_cluster:
+                store = open_own_results(self.files.out / "records.jsonl", FIELDS, parquet=True)
+            outcomes = run(self.work, self.tasks, store, workers=executor, failures=self.failures)
+            # closed in any case: otherwise, after an error, workers would go on with the rest
+            with closing(cast("Generator[Entry, None, None]", outcomes)) as entries:
+                try:
+                    for entry in entries if progress is None else progress(entries, len(self.tasks)):
+                        self.records[entry["image"]] = entry
+                        if time.monotonic() >= self._next:
+                            self._save()
+                except KeyboardInterrupt:
+                    self._save()
+                    raise
+            self._save()
+            return self._summary()
 
     def document(self) -> Document:
         """All boxes so far."""
-        done = [(task, self.records[task.image]) for task in self.tasks if task.image in self.records]
-        pictures = tuple(
-            ImageDetections(task.picture, tuple(record["size"]), self._boxes(record)) for task, record in done
-        )
-        if self.targets:
-            return Document(pictures, tuple(one.category for one in self.targets))
-        return Document(pictures, tuple(sorted({found.concept for one in pictures for found in one.boxes})))
-
-    def _boxes(self, record: Entry) -> tuple[Detection, ...]:
-        return tuple(
-            Detection(found["concept"], found["probability"], tuple(found["box"]))
-            for found in record["found"]
-            if found["box"] is not None and found["probability"] >= self.question.threshold
-        )
+        pictures = []
+        for task in self.tasks:
+            if record := self.records.get(task.image):
+                boxes = tuple(
+                    Detection(found["concept"], found["probability"], tuple(found["box"]))
+                    for found in record["found"]
+                    if found["box"] is not None and found["probability"] >= self.question.threshold
+                )
+                pictures.append(ImageDetections(task.picture, tuple(record["size"]), boxes))
+        found = sorted({found.concept for one in pictures for found in one.boxes})
+        return Document(tuple(pictures), tuple(one.category for one in self.targets) or tuple(found))
 
     def content(self, document: Document) -> dict[str, Content]:
         """The files of a document."""
@@ -224,6 +310,19 @@ class AutoLabeler:
         counts = Counter(found.concept for one in document.pictures for found in one.boxes)
         without = sum(not one.boxes for one in document.pictures)
         names = dict.fromkeys(name.split("/")[0] for name in self.content(document))
+        least, notes = self.question.threshold, []
+        if without:
+            reason = f"nothing was probable enough; lower --at-least (now {least:g}) for more"
+            reason = reason if least else "there is no evidence for what was looked for"
+            notes.append(f"no box in {_images(without)}: {reason}")
+        if turned := sum(record["turned"] for record in self.records.values()):
+            notes.append(
+                f"{_images(turned)} stored on the side (EXIF): boxes are those of the upright image; turn the files "
+                "themselves for programs that do not"
+            )
+        if self.files.copied:
+            out = str(self.files.out)
+            notes.append(f"{_images(self.files.copied)} copied into {out!r}: links cannot be made there")
         return {
             "pictures": len(self.tasks),
             "folder": str(self.root),
@@ -232,23 +331,9 @@ class AutoLabeler:
             "format": self.kind,
             "files": [str(self.files.out / name) for name in names],
             "concepts": {name: counts[name] for name in document.categories},
-            "notes": list(self._notes(without)),
+            "notes": notes,
             "failures": self.failures,
         }
-
-    def _notes(self, without: int) -> Iterator[str]:
-        least = self.question.threshold
-        if without:
-            reason = f"nothing was probable enough; lower --at-least (now {least:g}) for more"
-            yield f"no box in {_images(without)}: {reason if least else 'there is no evidence for what was looked for'}"
-        turned = sum(record["turned"] for record in self.records.values())
-        if turned:
-            yield (
-                f"{_images(turned)} stored on the side (EXIF): boxes are those of the upright image; turn the files "
-                "themselves for programs that do not"
-            )
-        if self.files.copied:
-            yield f"{_images(self.files.copied)} copied into {str(self.files.out)!r}: links cannot be made there"
 
 
 def _images(count: int) -> str:
@@ -273,16 +358,11 @@ class BoxTask:
 
 @dataclass(frozen=True, eq=False)
 class BoxWork:
-    """Finds the boxes of one image.
-
-    Attributes:
-        how: arguments of `excite.api.locate` other than the defaults.
-        question: classifier, arguments and versions as text: part of every key.
-    """
+    """Finds the boxes of one image, with arguments of `excite.api.locate` other than the defaults."""
 
     classifier: Classifier
     how: Mapping[str, Any] = field(default_factory=dict)
-    question: str = field(init=False)
+    question: str = field(init=False)  # classifier, arguments and versions as text: part of every key
 
     def __post_init__(self) -> None:
         how = {"method": METHOD, "alpha": ALPHA, **self.how}  # a default may change between versions
@@ -291,8 +371,7 @@ class BoxWork:
 
     def key(self, task: BoxTask) -> str:
         """Changes when the image, the concepts, the classifier or the program does."""
-        facts = [self.question, [asdict(one) for one in task.targets], *file_state(task.picture.path)]
-        return fingerprint(facts)
+        return fingerprint([self.question, [asdict(one) for one in task.targets], *file_state(task.picture.path)])
 
     def __call__(self, task: BoxTask) -> dict[str, Any]:
         """One forward pass, and a box for each concept with evidence."""

@@ -136,7 +136,7 @@ def boxes_command(
     All that has to be known is what an image shows, not where. Stopped and started again, it goes on where it was.
     """
     from excite.autolabel import AutoLabeler, BoxQuery, find_format
-    from excite.autolabel.inputs import substitutions
+    from excite.autolabel.run import substitutions
     from excite.methods import find_method
     from excite.models import Choice
     from excite.readouts.box import checked_alpha

@@ -16,8 +16,7 @@ from PIL import Image
 from excite.datasets import base
 from excite.datasets.base import Phrase, PhraseDataset, PhraseSample
 from excite.errors import DataError
-from excite.images import readable_formats
-from excite.images.reading import ORIENTATION_TAG
+from excite.images import ORIENTATION_TAG, readable_formats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,17 +29,15 @@ if TYPE_CHECKING:
     from excite.grounding.phrase_maps import PhraseMap
     from excite.grounding.proposals import Proposals, Source
     from excite.models import Classifier
-    from excite.readouts.grounded_figure import Box, WordMap
+    from excite.readouts.figure import Box, WordMap
     from excite.session import ImageSource
     from excite.vocabulary import ColourWord, PlaceWord, Reading
 
     Span = tuple[int, int]
 
-METHOD, GAMMA = "excite", 0.4  # the best in docs/grounding.md
-MOST = 10
+METHOD, GAMMA, MOST = "excite", 0.4, 10  # the best in docs/grounding.md
 MOST_GAMMA = 10.0  # area ** gamma overflows with much more
-WIDTH = 1200  # of a figure in pixels
-WIDTH_IN_NOTEBOOKS, REGIONS_IN_NOTEBOOKS = 800, 3
+WIDTH, WIDTH_IN_NOTEBOOKS, REGIONS_IN_NOTEBOOKS = 1200, 800, 3  # in pixels
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Grounded:
         Raises:
             ExciteError: the maps carry no image, or the width is too small.
         """
-        from excite.readouts.grounded_figure import Told, grounded_figure
+        from excite.readouts.figure import Told, grounded_figure
 
         reading, picture = self.map.reading, self.map.words[0].image
         if picture is None:
@@ -164,22 +162,7 @@ def ground(  # noqa: PLR0913 - all but three may be left out
 
 
 class GroundingSession(PhraseSession):
-    """A session with an image's proposals: `excite.ground` for phrases that come one after the other, in any thread.
-
-    Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        picture: in mode RGB.
-        proposals: of this image.
-        method: a name from `excite.METHODS`.
-        layer: where to read it; None for the classifier's own best.
-        trust: see `excite.ground`.
-        side: the shorter side of the image as the classifier sees it.
-
-    Example:
-        >>> proposals = find_proposer("hierarchy").of(image)                                     # doctest: +SKIP
-        >>> session = GroundingSession(excite.load(), image, proposals)                          # doctest: +SKIP
-        >>> session.ground(["a dog"])[0].regions[0].box, session.ground(["the left dog"])        # doctest: +SKIP
-    """
+    """A session with an image's proposals: `excite.ground` for phrases that come one after the other, in any thread."""
 
     def __init__(
         self,
@@ -201,12 +184,7 @@ class GroundingSession(PhraseSession):
     def ground(
         self, phrases: Sequence[str], *, gamma: float = GAMMA, hints: bool = True, most: int | None = MOST
     ) -> list[Grounded]:
-        """The regions that phrases refer to, see `excite.ground`.
-
-        Raises:
-            ConceptError: a phrase is blank, or there is none.
-            DataError: gamma is no number from 0 to 10, or no region is wanted.
-        """
+        """The regions that phrases refer to, see `excite.ground`."""
         if not 0 <= gamma <= MOST_GAMMA:
             raise DataError(f"gamma is a number from 0 to 1, {MOST_GAMMA:g} at most, not {gamma}")
         if most is not None and most < 1:
@@ -214,9 +192,8 @@ class GroundingSession(PhraseSession):
         readings = [read_phrase(text, self.labels) for text in _checked(phrases)]
         with self.lock:
             maps = self.phrase_maps(self._method, readings, hints=hints)
-        return [
-            Grounded(text, rank(self._scorer, one, gamma, most), one) for text, one in zip(phrases, maps, strict=True)
-        ]
+        ranked = [rank(self._scorer, one, gamma, most) for one in maps]
+        return list(map(Grounded, phrases, ranked, maps))
 
     @property
     def size(self) -> int:
@@ -225,14 +202,7 @@ class GroundingSession(PhraseSession):
 
 
 def rank(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | None = MOST) -> tuple[Region, ...]:
-    """The regions of an image that a phrase may refer to, best first; none where its map is empty.
-
-    Args:
-        scorer: of the image's proposals.
-        found: the map of the phrase.
-        gamma: see `ground`.
-        most: the largest number of regions; None for all.
-    """
+    """The regions of an image that a phrase may refer to, best first; none where its map is empty."""
     scores = scorer.scores(found.plane, gamma)
     boxes = scorer.proposals.boxes.tolist()
     return tuple(Region(tuple(boxes[k]), float(scores[k])) for k in scorer.ranked_positive(scores, most))
@@ -265,12 +235,7 @@ def _proposals(wanted: str | Path | Source | Proposals, picture: Image.Image, im
 
 
 def as_map(grounded: Grounded) -> AttentionMap:
-    """The map of a phrase as an `AttentionMap`, to save and compare; its mass is the mean of its words'.
-
-    Example:
-        >>> (hat,) = excite.ground(classifier, "photo.jpg", "a man in a red hat")  # doctest: +SKIP
-        >>> as_map(hat).save("hat.npy")                                            # doctest: +SKIP
-    """
+    """The map of a phrase as an `AttentionMap`, to save and compare; its mass is the mean of its words'."""
     words = grounded.map.words
     return replace(
         words[0],
@@ -284,41 +249,23 @@ def as_map(grounded: Grounded) -> AttentionMap:
 
 def _word_maps(reading: Reading, maps: Sequence[AttentionMap]) -> list[WordMap]:
     """One map for each concept: two words of the same concept share one."""
-    from excite.readouts.grounded_figure import WordMap
+    from excite.readouts.figure import WordMap
 
     if not reading.words:
         return [WordMap(one.concept, one.values, percent(one.probability)) for one in maps]
     found = {word.concept: one for word, one in zip(reading.words, maps, strict=True)}
-    written = {concept: [word for word in reading.words if word.concept == concept] for concept in found}
-    return [
-        WordMap(
-            title=written[concept][0].text,
-            values=one.values,
-            note=_note(written[concept][0].text, one),
-            spans=tuple((word.start, word.end) for word in written[concept]),
-        )
-        for concept, one in found.items()
-    ]
-
-
-def _note(word: str, found: AttentionMap) -> str:
-    """The concept of a word, unless it is the word itself or its singular, and its probability."""
-    meaning = "" if word.casefold().startswith(found.concept.casefold()) else found.concept
-    return " ".join(filter(None, (meaning, percent(found.probability))))
+    shown = []
+    for concept, one in found.items():
+        written = [word for word in reading.words if word.concept == concept]
+        title = written[0].text
+        meaning = "" if title.casefold().startswith(one.concept.casefold()) else one.concept  # not of the same word
+        note = " ".join(filter(None, (meaning, percent(one.probability))))
+        shown.append(WordMap(title, one.values, note, tuple((word.start, word.end) for word in written)))
+    return shown
 
 
 def unused_spans(reading: Reading, hints: Sequence[PlaceWord | ColourWord]) -> tuple[Span, ...]:
-    """The positions of the content words without effect on the map: those skipped, and hints that were not applied.
-
-    Args:
-        reading: of the phrase.
-        hints: the words that weighted its map.
-
-    Example:
-        >>> from excite.vocabulary import Labels, read_phrase
-        >>> unused_spans(read_phrase("second shiny car", Labels(["car"])), ())
-        ((0, 6), (7, 12))
-    """
+    """The positions of the content words without effect on the map: those skipped, and hints that were not applied."""
     possible = [*map(span_of, reading.places), *map(span_of, reading.colours)]
     used = {*map(span_of, hints), *((word.start, word.end) for word in reading.words)}
     missing = list(reading.skipped)

@@ -36,25 +36,12 @@ if TYPE_CHECKING:
 
     Plane = NDArray[np.floating[Any]]
 
-SIDE = 300
-"""The shorter side of the classifier's input: the paper's, larger than usual, for small objects."""
-
-FINDINGS = 12
-"""The number of most probable units that stand for a phrase without a known word."""
-
-ANYTHING = "anything"
-
-HEAD = 3.0
-"""The weight of the head of a phrase, relative to its other words: *the dog* beside a horse."""
-
-STEEPNESS = 6
-"""The power of the ramp from one side of the image to the other."""
-
-THERE = 0.8
-"""From here on a position has full weight: nobody means the very edge of the image."""
-
-FAINTEST = 0.05
-"""The weight where the colour is absent: a colour is often named for a part, or wrongly."""
+SIDE = 300  # the shorter side of the classifier's input: the paper's, larger than usual, for small objects
+FINDINGS, ANYTHING = 12, "anything"  # so many most probable units stand for a phrase without a known word
+HEAD = 3.0  # the weight of the head of a phrase, relative to its other words: *the dog* beside a horse
+STEEPNESS = 6  # the power of the ramp from one side of the image to the other
+THERE = 0.8  # from here on a position has full weight: nobody means the very edge of the image
+FAINTEST = 0.05  # the weight where the colour is absent: a colour is often named for a part, or wrongly
 
 SIDES: Mapping[str, tuple[int, Callable[[Plane], Plane]]] = {
     "left": (1, lambda at: 1 - at),
@@ -62,40 +49,26 @@ SIDES: Mapping[str, tuple[int, Callable[[Plane], Plane]]] = {
     "middle": (1, lambda at: 1 - np.abs(2 * at - 1)),
     "top": (0, lambda at: 1 - at),
     "bottom": (0, lambda at: at),
-    "front": (0, lambda at: at),
+    "front": (0, lambda at: at),  # what is near stands low in most images, and what is far stands high
     "back": (0, lambda at: 1 - at),
 }
-"""Words of position: the axis, and the weight of a position from 0 to 1 along it.
+"""Words of position: the axis, and the weight of a position from 0 to 1 along it."""
 
-What is near stands low in most images, and what is far stands high.
-"""
-
-CELLS = 64  # along each side: a colour is that of a surface, not of a pixel
-AROUND = 7  # cells in the mean
-
+CELLS, AROUND = 64, 7  # along each side, and in the mean: a colour is that of a surface, not of a pixel
 HUES = {"red": 0, "orange": 25, "yellow": 50, "green": 120, "blue": 215, "purple": 280, "pink": 335}
 HUE_WIDTH = 40  # degrees from a hue at which its weight is 0
 BROWN, BROWN_WIDTH = 25, 25
-
 COLOURS = (*HUES, "brown", "black", "white", "grey")
 
 
 @dataclass(frozen=True, eq=False)
 class PhraseMap:
-    """The map of a phrase.
+    """The map of a phrase."""
 
-    Attributes:
-        reading: the concepts of its words.
-        words: the map of each known word; without any, the map of the most probable units.
-        plane: their mean, with more weight on the head of the phrase, weighted by the hints, at the size of the image
-            [height, width].
-        hints: the words of position and colour that weight it.
-    """
-
-    reading: Reading
-    words: tuple[AttentionMap, ...]
-    plane: Plane
-    hints: tuple[PlaceWord | ColourWord, ...] = ()
+    reading: Reading  # the concepts of its words
+    words: tuple[AttentionMap, ...]  # of each known word; without any, the map of the most probable units
+    plane: Plane  # their mean with more weight on the head, weighted by the hints, of the image's size [height, width]
+    hints: tuple[PlaceWord | ColourWord, ...] = ()  # the words of position and colour that weight it
 
     @property
     def known(self) -> bool:
@@ -110,15 +83,7 @@ class PhraseMap:
 
 
 class PhraseSession(Session):
-    """A session of one image, enlarged to ``side``, that maps phrases.
-
-    Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        picture: in mode RGB.
-        methods: the methods that will be computed.
-        layer: the layer to read, for all methods or for each; None: the recommended layer of each method.
-        side: the shorter side of the image after preprocessing.
-    """
+    """A session of one image in mode RGB, its shorter side enlarged to ``side``, that maps phrases."""
 
     def __init__(
         self,
@@ -141,13 +106,10 @@ class PhraseSession(Session):
     def phrase_maps(self, method: Method, readings: Sequence[Reading], *, hints: bool = True) -> list[PhraseMap]:
         """The map of each phrase. Each word is one signal, in however many phrases it occurs.
 
-        Args:
-            method: one of the session's.
-            readings: the phrases.
-            hints: let words for places and colours weigh the map, and the head of the phrase count more; without, all
-                words are one as good as another, as in the paper.
+        With hints, words for places and colours weigh the map, and the head of the phrase counts more; without, all
+        words are one as good as another, as in the paper.
         """
-        cues = [[word.concept for word in reading.words] or [self._anything] for reading in readings]
+        cues = [[word.concept for word in reading.words] or [self._anything()] for reading in readings]
         wanted = list(dict.fromkeys(cue for each in cues for cue in each))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LostSignalWarning)  # each map has its mass
@@ -158,7 +120,6 @@ class PhraseSession(Session):
             for reading, each in zip(readings, cues, strict=True)
         ]
 
-    @property
     def _anything(self) -> Concept:
         """What the classifier finds in the image, whatever that is."""
         best = self.probabilities[0].topk(min(FINDINGS, len(self.labels))).indices
@@ -184,18 +145,7 @@ def map_phrases(
 ) -> list[PhraseMap]:
     """Where in an image phrases point: for each the mean of the maps of its words (paper, 4.3).
 
-    Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        picture: in mode RGB.
-        phrases: any English text; words that the classifier does not know are skipped, and told.
-        method: a name from `excite.METHODS`.
-        layer: where to read it; None for the classifier's own best.
-        side: the shorter side of the image as the classifier sees it.
-        hints: let words for places and colours weigh the map, and the head of the phrase count more.
-
-    Example:
-        >>> hat, dog = map_phrases(classifier, picture, ["a man in a red hat", "the left dog"])  # doctest: +SKIP
-        >>> hat.point, hat.reading.skipped                                                # doctest: +SKIP
+    The picture is in mode RGB; the other arguments are those of `excite.ground`.
     """
     chosen = find_method(method)
     session = PhraseSession(classifier, picture, [chosen], layer=layer, side=side)
@@ -203,12 +153,7 @@ def map_phrases(
 
 
 def enlargement(classifier: Classifier, side: int) -> float:
-    """The scale of the preprocessing for this shorter side; 1 for networks with a fixed input size.
-
-    Example:
-        >>> enlargement(excite.load(), 336)
-        1.5
-    """
+    """The scale of the preprocessing for this shorter side; 1 for networks with a fixed input size."""
     prepare = classifier.preprocess
     if not isinstance(prepare, Preprocess) or prepare.square:
         return 1.0
@@ -219,60 +164,25 @@ def enlargement(classifier: Classifier, side: int) -> float:
 
 
 def active_hints(reading: Reading) -> tuple[PlaceWord | ColourWord, ...]:
-    """The words of a phrase that weight its map, in order: some of position do not ("second", "left of the car").
-
-    Example:
-        >>> from excite.vocabulary import Labels, read_phrase
-        >>> [word.text for word in active_hints(read_phrase("second red car from the left", Labels(["car"])))]
-        ['red', 'left']
-    """
+    """The words of a phrase that weight its map, in order: some of position do not ("second", "left of the car")."""
     places = (place for place in reading.places if place.kind in SIDES and not place.related)
     return tuple(sorted((*places, *reading.colours), key=lambda word: word.start))
 
 
 def apply_hints(plane: Plane, words: Sequence[PlaceWord | ColourWord], picture: Image.Image) -> Plane:
-    """The map of a phrase [height, width] weighted by its hints; a repeated hint counts once.
-
-    Args:
-        plane: at the size of the image.
-        words: from `active_hints`.
-        picture: in mode RGB.
-
-    Example:
-        >>> from PIL import Image
-        >>> from excite.vocabulary import Labels, read_phrase
-        >>> words = active_hints(read_phrase("left dog", Labels(["dog"])))
-        >>> apply_hints(np.ones((1, 4)), words, Image.new("RGB", (4, 1))).round(2).tolist()
-        [[1.0, 0.23, 0.01, 0.0]]
-    """
+    """The map of a phrase [height, width] weighted by its hints; a repeated hint counts once."""
     for kind in dict.fromkeys(word.kind for word in words):
         if kind in SIDES:
-            plane = plane * _ramp(kind, plane.shape)
+            axis, towards = SIDES[kind]
+            at = (np.arange(plane.shape[axis]) + 0.5) / plane.shape[axis]
+            plane = plane * np.expand_dims((towards(at) / THERE).clip(max=1) ** STEEPNESS, 1 - axis)
         else:
             plane = plane * (FAINTEST + (1 - FAINTEST) * colour_map(picture, kind))
     return plane
 
 
-def _ramp(kind: str, shape: tuple[int, ...]) -> Plane:
-    """Weights from 0 to 1 towards the side that a word names."""
-    axis, towards = SIDES[kind]
-    at = (np.arange(shape[axis]) + 0.5) / shape[axis]
-    ramp = (towards(at) / THERE).clip(max=1)
-    return np.expand_dims(ramp**STEEPNESS, 1 - axis)
-
-
 def colour_map(picture: Image.Image, colour: str) -> Plane:
-    """How much the surroundings of each pixel have a colour, 0 to 1 [height, width].
-
-    Args:
-        picture: in mode RGB.
-        colour: one of `COLOURS`.
-
-    Example:
-        >>> picture = Image.new("RGB", (4, 2), (255, 0, 0))
-        >>> [float(colour_map(picture, colour).max()) for colour in ("red", "blue")]
-        [1.0, 0.0]
-    """
+    """How much the surroundings of each pixel have a colour, one of `COLOURS`: 0 to 1 [height, width]."""
     small = picture.resize((CELLS, CELLS), Image.Resampling.BOX).convert("HSV")
     hue, saturation, value = np.moveaxis(np.asarray(small, np.float64) / 255, -1, 0)
     cells = torch.from_numpy(_colour_match(hue * 360, saturation, value, colour))

@@ -10,17 +10,13 @@ from excite.errors import DataError
 from excite.metrics.boxes import box_iou
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from excite.grounding.proposals import Proposals, Segments
 
     Numbers = NDArray[np.floating[Any]]
 
-SAME = 0.7
-"""The IoU above which a box repeats another (the paper's)."""
-
+SAME = 0.7  # the IoU above which a box repeats another (the paper's)
 TRUST = 0.8
 """The weight of the proposals falls linearly from 1 for the first to 1 - TRUST for the last: proposers put what looks
 like an object first. The paper has 0."""
@@ -32,20 +28,6 @@ class Scorer:
     Args:
         proposals: of the image.
         trust: weight of their own order, 0 to 1; 0 for the paper's scores.
-
-    Attributes:
-        areas: A_R, the pixels of each proposal.
-
-    Raises:
-        DataError: the trust is no number from 0 to 1.
-
-    Example:
-        >>> from excite.grounding.proposals import Proposals
-        >>> boxes = np.array([[0, 0, 2, 2], [0, 0, 4, 2]], np.float32)
-        >>> scorer = Scorer(Proposals((4, 2), boxes, np.ones(2, np.float32)), trust=0)
-        >>> plane = np.array([[1.0, 1, 0, 0], [1, 1, 0, 0]])
-        >>> scorer.scores(plane, gamma=0).tolist(), scorer.scores(plane, gamma=1).tolist()
-        ([4.0, 4.0], [1.0, 0.5])
     """
 
     def __init__(self, proposals: Proposals, trust: float = TRUST) -> None:
@@ -57,21 +39,28 @@ class Scorer:
     def sums(self, plane: Numbers) -> Numbers:
         """S_R, the sum of a map [height, width] over each proposal."""
         segments = self.proposals.segments
-        if segments is None:
-            return _box_sums(self.proposals.boxes, plane)
-        return _segment_sums(segments, plane)
+        return _box_sums(self.proposals.boxes, plane) if segments is None else _segment_sums(segments, plane)
 
     def scores(self, plane: Numbers, gamma: float) -> Numbers:
         """f(R) = S_R / A_R ** gamma, times the trust: gamma 0 prefers large regions, 1 dense ones."""
         return self.scores_of(self.sums(plane), gamma)
 
     def scores_of(self, sums: Numbers, gamma: float) -> Numbers:
-        """The scores from the sums of a map, for several values of gamma."""
-        return area_scores(sums, self.areas, gamma) * self.weights
+        """The scores from the sums of a map, for several values of gamma; 0 for a proposal without a pixel."""
+        dense = np.divide(sums, self.areas**gamma, out=np.zeros_like(sums), where=self.areas > 0)
+        return np.asarray(dense * self.weights)
 
     def ranked(self, scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
-        """The indices of the proposals, best first, without those that repeat a better one."""
-        return non_maximum_suppression(self._repeats, scores, most)
+        """The indices of the proposals, best first, without those that repeat a better one; of equals, the earlier."""
+        kept: list[int] = []
+        left = np.ones(len(scores), bool)
+        for k in np.argsort(-scores, kind="stable").tolist():
+            if left[k]:
+                kept.append(k)
+                if len(kept) == most:
+                    break
+                left &= ~self._repeats(k)
+        return np.array(kept, np.intp)
 
     def ranked_positive(self, scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
         """The ranked proposals with a score above 0."""
@@ -81,8 +70,7 @@ class Scorer:
     def _repeats(self, k: int) -> NDArray[np.bool_]:
         """The boxes that repeat this one; computed on demand, since few of thousands are needed."""
         if k not in self._repeated:
-            boxes = self.proposals.boxes
-            self._repeated[k] = box_iou(boxes[k : k + 1], boxes)[0] > SAME
+            self._repeated[k] = box_iou(self.proposals.boxes[k : k + 1], self.proposals.boxes)[0] > SAME
         return self._repeated[k]
 
 
@@ -91,43 +79,6 @@ def checked_trust(trust: float) -> float:
     if not 0 <= trust <= 1:
         raise DataError(f"the trust in the proposals' order is a number from 0 to 1, not {trust}")
     return trust
-
-
-def area_scores(sums: Numbers, areas: Numbers, gamma: float) -> Numbers:
-    """S_R / A_R ** gamma, and 0 for a proposal without a pixel.
-
-    Example:
-        >>> area_scores(np.array([3.0, 3.0, 0.0]), np.array([1.0, 9.0, 0.0]), 0.5).tolist()
-        [3.0, 1.0, 0.0]
-    """
-    scores: Numbers = np.divide(sums, areas**gamma, out=np.zeros_like(sums), where=areas > 0)
-    return scores
-
-
-def non_maximum_suppression(
-    repeats: Callable[[int], NDArray[np.bool_]], scores: Numbers, most: int | None = None
-) -> NDArray[np.intp]:
-    """The indices of the boxes that repeat no better one, best first; of equal scores the earlier comes first.
-
-    Args:
-        repeats: index of a box -> mask [n] of the boxes that repeat it.
-        scores: of the boxes [n].
-        most: stop after so many.
-
-    Example:
-        >>> alike = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]], bool)
-        >>> non_maximum_suppression(alike.__getitem__, np.array([1.0, 3.0, 2.0])).tolist()
-        [1, 2]
-    """
-    kept: list[int] = []
-    left = np.ones(len(scores), bool)
-    for k in np.argsort(-scores, kind="stable").tolist():
-        if left[k]:
-            kept.append(k)
-            if len(kept) == most:
-                break
-            left &= ~repeats(k)
-    return np.array(kept, np.intp)
 
 
 def _box_sums(boxes: NDArray[np.float32], plane: Numbers) -> Numbers:

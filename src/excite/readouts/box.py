@@ -1,4 +1,4 @@
-"""Boxes around strong evidence, as in the paper's localisation of dominant objects."""
+"""The maximum of a map (the Pointing Game's answer), and boxes around strong evidence (the paper's localisation)."""
 
 from __future__ import annotations
 
@@ -16,31 +16,39 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-
 DEFAULT_ALPHA = 1.0  # times the map's mean: evidence is strong above (the paper's alpha, there chosen per method)
 TOUCHING = np.ones((3, 3), dtype=bool)  # 8-connectivity
+
+
+def maximum_point(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> tuple[int, int] | None:
+    """The pixel ``(x, y)`` of an image of ``(width, height)`` with the most evidence in a map ``[h, w]``.
+
+    It is the argmax of the upsampled map, of several equal maxima the first in reading order. A map without positive
+    values has none: the argmax would be an arbitrary corner.
+
+    Example:
+        >>> import torch
+        >>> maximum_point(torch.tensor([[0.0, 1.0, 0.0]]), size=(9, 1))
+        (4, 0)
+    """
+    upsampled = upsample(values, size, mode)
+    return None if checked_map(values).max() <= 0 else peak(upsampled)
+
+
+def peak(upsampled: Tensor) -> tuple[int, int]:
+    """The same for a map at the size of its image with a positive value."""
+    y, x = divmod(int(upsampled.argmax()), upsampled.shape[1])
+    return x, y
 
 
 def threshold_box(
     values: Tensor, size: tuple[int, int], alpha: float = DEFAULT_ALPHA, mode: Mode = "bicubic"
 ) -> tuple[int, int, int, int] | None:
-    """The tightest box around *all* pixels above ``alpha`` times the mean of the upsampled map.
+    """The tightest box ``(x0, y0, x1, y1)`` around *all* pixels above ``alpha`` times the mean of the upsampled map.
 
     It is half-open, as crops and slices are: ``x1`` and ``y1`` are one past the last pixel. A pixel also has to be
-    positive to count: the mean of a signed map may be negative.
-
-    Args:
-        values: the map, ``[h, w]``.
-        size: ``(width, height)`` of the image.
-        alpha: the threshold in means of the map; 0 takes every positive pixel.
-        mode: the interpolation of the map.
-
-    Returns:
-        ``(x0, y0, x1, y1)``, or ``None`` when nothing is above the threshold (a constant map has no box for
-        alpha >= 1).
-
-    Raises:
-        ExciteError: the map holds NaN or infinity, or is not a plane, or alpha is negative or not finite.
+    positive to count: the mean of a signed map may be negative. None where nothing is above the threshold (a constant
+    map has no box for alpha >= 1).
 
     Example:
         >>> import torch
@@ -53,13 +61,7 @@ def threshold_box(
 
 
 def strong_box(upsampled: Tensor, alpha: float = DEFAULT_ALPHA) -> tuple[int, int, int, int] | None:
-    """The same for a map at the size of its image with a positive value.
-
-    Example:
-        >>> import torch
-        >>> strong_box(torch.eye(3)[:2])
-        (0, 0, 2, 2)
-    """
+    """The same for a map at the size of its image with a positive value."""
     strong = upsampled > (alpha * upsampled.mean()).clamp(min=0)
     columns, rows = strong.any(dim=0).nonzero(), strong.any(dim=1).nonzero()
     if len(columns) == 0:
@@ -77,11 +79,8 @@ def checked_alpha(alpha: float) -> float:
 def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """The tightest box around each connected region, largest region first; of equals, the upper and then the left one.
 
-    Args:
-        strong: ``[height, width]``, the pixels above the threshold; neighbours at a corner are connected too.
-
-    Returns:
-        Half-open boxes ``(x0, y0, x1, y1)`` as ``[regions, 4]``, and how many pixels each region has.
+    Half-open boxes ``[regions, 4]`` from the strong pixels ``[height, width]``, and how many pixels each region has;
+    neighbours at a corner are connected too.
 
     Example:
         >>> boxes, sizes = component_boxes(np.array([[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=bool))
@@ -90,7 +89,7 @@ def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """
     from scipy import ndimage  # not needed to draw a map
 
-    labels, _ = ndimage.label(strong, structure=TOUCHING)
+    labels, _ = ndimage.label(strong, TOUCHING, np.intp)
     found = [(x.start, y.start, x.stop, y.stop) for y, x in ndimage.find_objects(labels)]
     boxes = np.array(found, np.int64).reshape(-1, 4)
     sizes = np.bincount(labels.ravel())[1:]

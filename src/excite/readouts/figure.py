@@ -1,4 +1,4 @@
-"""Figures: text in Pillow's own font, and images with captions in a grid or with headings in a row.
+"""Figures: text in Pillow's own font, images with captions in a grid, and the figure of a grounded phrase.
 
 They need no extra: comparisons and grounded phrases are drawn where matplotlib is not installed.
 """
@@ -6,45 +6,57 @@ They need no extra: comparisons and grounded phrases are drawn where matplotlib 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from math import ceil
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from unicodedata import combining, normalize
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from excite.errors import ExciteError, visible
+from excite.readouts.box import maximum_point
+from excite.readouts.overlay import DARK, LIGHT, overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    Colour = tuple[int, int, int]
-    Look = tuple[Colour, bool]  # of a letter: its colour, and whether it is underlined
+    from torch import Tensor
 
+    Look = tuple["Colour", bool]  # of a letter: its colour, and whether it is underlined
+    Pixels = tuple[int, int, int, int]
+    Span = tuple[int, int]
+    Shown = tuple["WordMap", "Colour"]
+
+Box = tuple[float, float, float, float]
+Cell = tuple[Image.Image, str]  # an image and its caption, whose first line is darker than the others
+Colour = tuple[int, int, int]
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
-Cell = tuple[Image.Image, str]
-"""An image and its caption, whose first line is darker than the others."""
 
 PAPER, INK, GREY = (255, 255, 255), (24, 24, 28), (104, 104, 112)
-ELLIPSIS = "…"
-NO_LETTER = "\uffff"  # which no font has
+PALE = (150, 150, 158)  # for words that are skipped
+BEST, OTHERS = (255, 184, 28), (148, 210, 255)  # amber and sky blue, distinct with any colour blindness
+WORD_COLOURS = ((0, 104, 178), (204, 82, 0), (0, 132, 96), (170, 52, 128), (150, 108, 0), (84, 76, 190), (120, 66, 46))
+"""Blue, vermilion, green, purple, ochre, violet, brown: legible on white, and of different lightness."""
+
+ELLIPSIS, NO_LETTER = "…", "\uffff"  # which no font has
 INSTEAD = dict(zip("–—ßæÆœŒøØ", ("-", "-", "ss", "ae", "AE", "oe", "OE", "o", "O"), strict=True))  # noqa: RUF001
-TALLEST = 1.5  # the largest ratio of a cell's height to its width
-HEADED_TALLEST = 1.2  # the same in a row of headed images
-CAPTION_LINES = 3  # longer captions end in an ellipsis
+TALLEST, HEADED_TALLEST = 1.5, 1.2  # the largest ratio of a cell's height to its width, in a grid and in a headed row
+CAPTION_LINES, MOST_LINES = 3, 12  # longer captions and phrases end in an ellipsis
+THIN = 300  # the longer side of an image in widths of a thin line
+MOST_BOXES = 9
+MOST_MAPS, IN_A_ROW, FEWEST_IN_A_ROW = 20, 5, 4
+FRAME = 4  # pixels around the map of a word
+NARROWEST = 400  # pixels
+
+
+# Text.
 
 
 @cache
 def drawable(letter: str) -> str:
-    """A letter without an accent that the font lacks; one of another script stays, and is drawn as an empty box.
-
-    Example:
-        >>> "".join(map(drawable, "two jalapeños — 5 °C, a straße"))
-        'two jalapenos - 5 °C, a strasse'
-    """
+    """A letter without an accent that the font lacks; one of another script stays, and is drawn as an empty box."""
     if not (letter.isprintable() or letter.isspace()):
         return visible(letter)
     if letter.isascii() or not _is_missing(letter):
@@ -59,8 +71,7 @@ def _is_missing(letter: str) -> bool:
     return bytes(font.getmask(letter)) == bytes(font.getmask(NO_LETTER))
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """The letters of one line, and the look of each."""
 
     text: str
@@ -70,19 +81,7 @@ class Line:
 def lines_of(text: str, font: Font, width: int, *, most: int = 1, looks: Sequence[Look] | None = None) -> list[Line]:
     """A text in at most ``most`` lines no wider than ``width`` pixels; each run of blanks is drawn as one.
 
-    A line ends at a blank, or within a word that is wider than a line. The last one ends in an ellipsis if text is
-    left.
-
-    Args:
-        text: of any letters.
-        font: in which it will be drawn.
-        width: of a line.
-        most: number of lines.
-        looks: of each letter of the text; dark ink without them.
-
-    Example:
-        >>> [line.text for line in lines_of("a red hat of straw", ImageFont.load_default(size=20), 70, most=2)]
-        ['a red', 'hat of…']
+    A line ends at a blank, or within a word that is wider than a line. The last ends in an ellipsis if text is left.
     """
     letters, styles = _single_blanks(text, looks or [(INK, False)] * len(text))
     lines: list[Line] = []
@@ -133,28 +132,28 @@ def write(page: Image.Image, lines: Sequence[Line], corner: tuple[float, float],
             x += wide
 
 
-def stacked(strips: Sequence[Image.Image], gap: int = 0) -> Image.Image:
-    """Images below each other on white."""
-    height = sum(strip.height + gap for strip in strips) - gap
-    page = Image.new("RGB", (max(strip.width for strip in strips), height), PAPER)
-    top = 0
-    for strip in strips:
-        page.paste(strip, (0, top))
-        top += strip.height + gap
-    return page
+def percent(probability: float | None) -> str:
+    """A probability with significant digits; an empty text for None.
+
+    Example:
+        >>> [percent(value) for value in (0.874, 0.024, 0.0001, None)]
+        ['87%', '2.4%', '<0.1%', '']
+    """
+    if probability is None:
+        return ""
+    if probability < 0.001:
+        return "<0.1%"
+    return f"{probability:.0%}" if probability >= 0.1 else f"{probability:.1%}"
+
+
+# Images with captions in a grid, and with headings in a row.
 
 
 def figure(cells: Sequence[Sequence[Cell | None]], *, cell_width: int = 320) -> Image.Image:
-    r"""Set captioned images in a grid on white.
+    r"""Set captioned images in a grid on white; None leaves a cell empty.
 
-    All cells of a row have the same size; an image of another shape is centred in its cell, never distorted.
-
-    Args:
-        cells: the rows of the grid, of any length, each a sequence of ``(image, caption)`` or `None` (left empty).
-        cell_width: the width of an image in the figure, in pixels; text and margins are in proportion.
-
-    Raises:
-        ExciteError: there is no image at all, or the width is too small to hold a caption.
+    All cells of a row have the same size; an image of another shape is centred in its cell, never distorted. Text and
+    margins are in proportion to the width of a cell.
 
     Example:
         >>> cat = Image.new("RGB", (64, 48))
@@ -168,7 +167,7 @@ def figure(cells: Sequence[Sequence[Cell | None]], *, cell_width: int = 320) -> 
         raise ExciteError(f"a cell {cell_width} pixels wide cannot hold a caption: use at least 40.")
     font = ImageFont.load_default(size=max(9, round(cell_width / 20)))
     gap = max(6, cell_width // 12)
-    return ImageOps.expand(stacked([_strip(row, cell_width, gap, font) for row in rows]), (0, gap, 0, 0), PAPER)
+    return ImageOps.expand(_stacked([_strip(row, cell_width, gap, font) for row in rows]), (0, gap, 0, 0), PAPER)
 
 
 def _strip(row: Sequence[Cell | None], width: int, gap: int, font: Font) -> Image.Image:
@@ -201,6 +200,17 @@ def _caption(text: str, font: Font, width: int) -> list[Line]:
     return lines
 
 
+def _stacked(strips: Sequence[Image.Image], gap: int = 0) -> Image.Image:
+    """Images below each other on white."""
+    height = sum(strip.height + gap for strip in strips) - gap
+    page = Image.new("RGB", (max(strip.width for strip in strips), height), PAPER)
+    top = 0
+    for strip in strips:
+        page.paste(strip, (0, top))
+        top += strip.height + gap
+    return page
+
+
 def at_size(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
     """The image in RGB at another size of at least one pixel."""
     smooth = Image.Resampling.LANCZOS if size[0] < picture.width else Image.Resampling.BICUBIC
@@ -208,22 +218,7 @@ def at_size(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
     return picture.convert("RGB").resize(within, smooth, reducing_gap=3.0)  # much faster for a large one
 
 
-def percent(probability: float | None) -> str:
-    """A probability with significant digits; an empty text for None.
-
-    Example:
-        >>> [percent(value) for value in (0.874, 0.024, 0.0001, None)]
-        ['87%', '2.4%', '<0.1%', '']
-    """
-    if probability is None:
-        return ""
-    if probability < 0.001:
-        return "<0.1%"
-    return f"{probability:.0%}" if probability >= 0.1 else f"{probability:.1%}"
-
-
-@dataclass(frozen=True, eq=False)
-class Headed:
+class Headed(NamedTuple):
     """An image at its final size, with a heading: the title in a colour, the note in grey."""
 
     picture: Image.Image
@@ -232,26 +227,8 @@ class Headed:
     colour: Colour = INK
 
 
-def fitted(size: tuple[int, int], width: int) -> tuple[int, int]:
-    """The size of an image in a column of that width; a tall one is narrower.
-
-    Example:
-        >>> fitted((640, 480), 320), fitted((100, 1000), 100)
-        ((320, 240), (12, 120))
-    """
-    scale = min(width / size[0], HEADED_TALLEST * width / size[1])
-    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
-
-
 def draw_row(row: Sequence[Headed], width: int, gap: int, size: int) -> Image.Image:
-    """The images side by side on white, in columns of ``width`` with a ``gap`` between, letters of ``size`` pixels.
-
-    A long title is shortened before its note.
-
-    Example:
-        >>> draw_row([Headed(Image.new("RGB", (80, 60)), "cat", "87%")] * 2, 80, 10, 12).width
-        170
-    """
+    """Images side by side in columns with a ``gap`` between, letters of ``size`` pixels; titles shrink before notes."""
     font, above = ImageFont.load_default(size=size), round(1.6 * size)
     height = above + max(cell.picture.height for cell in row)
     strip = Image.new("RGB", (len(row) * (width + gap) - gap, height), PAPER)
@@ -266,3 +243,183 @@ def draw_row(row: Sequence[Headed], width: int, gap: int, size: int) -> Image.Im
         after = font.getlength(title[0].text + "  ") if title else 0
         write(strip, note, (left + after, 0), font, above)
     return strip
+
+
+# Ranked boxes on an image, with their numbers.
+
+
+def draw_boxes(
+    picture: Image.Image, boxes: Sequence[Box], *, scale: float = 1.0, true_boxes: Sequence[Box] = ()
+) -> Image.Image:
+    """A copy of an RGB image with the first nine boxes, best first, and the true ones dashed.
+
+    Boxes are half-open, and ``scale`` leads from their pixels to those of the image.
+    """
+    drawn = picture.copy()
+    draw, thick = ImageDraw.Draw(drawn), max(1, round(max(drawn.size) / THIN))
+    ranked = [_pixels(box, scale, drawn.size) for box in boxes[:MOST_BOXES]]
+    for rank, (x0, y0, x1, y1) in reversed(list(enumerate(ranked))):  # a bright line between dark ones
+        colour, width = (OTHERS, thick) if rank else (BEST, 2 * thick)
+        across, down = min(1, (x1 - x0) // 2), min(1, (y1 - y0) // 2)
+        draw.rectangle((x0, y0, x1, y1), outline=DARK, width=width + 2)
+        draw.rectangle((x0 + across, y0 + down, x1 - across, y1 - down), outline=colour, width=width)
+    for true in true_boxes:
+        _dashed(draw, _pixels(true, scale, drawn.size), thick + 1)
+    _number(draw, ranked, max(11, 7 * thick), drawn.size)
+    return drawn
+
+
+def _pixels(box: Box, scale: float, size: tuple[int, int]) -> Pixels:
+    """The first and last pixels of a box within the image; at least one."""
+    (x0, x1), (y0, y1) = (
+        (min(max(round(low * scale), 0), most - 1), min(max(round(high * scale), 1), most) - 1)
+        for low, high, most in zip(box[:2], box[2:], size, strict=True)
+    )
+    return x0, y0, max(x0, x1), max(y0, y1)
+
+
+def _dashed(draw: ImageDraw.ImageDraw, box: Pixels, width: int) -> None:
+    """Light dashes on a dark line."""
+    draw.rectangle(box, outline=DARK, width=width)
+    x0, y0, x1, y1 = box
+    dash, inside = 5 * width, width - 1
+    for x in range(x0, x1 + 1, 2 * dash):
+        for y in (y0, y1 - inside):
+            draw.rectangle((x, y, min(x + dash, x1), max(y, y + inside)), fill=LIGHT)
+    for y in range(y0, y1 + 1, 2 * dash):
+        for x in (x0, x1 - inside):
+            draw.rectangle((x, y, max(x, x + inside), min(y + dash, y1)), fill=LIGHT)
+
+
+def _number(draw: ImageDraw.ImageDraw, boxes: Iterable[Pixels], size: int, within: tuple[int, int]) -> None:
+    """The rank of each box in a corner of it that no better box has taken."""
+    font = ImageFont.load_default(size=size)
+    wide, high = round(1.1 * size), round(1.3 * size)
+    taken: list[Pixels] = []
+    for box in boxes:
+        positions = list(_positions(box, wide, high, within))
+        free = (
+            (x0, y0, x1, y1)
+            for x0, y0, x1, y1 in positions
+            if not any(x0 <= right and left <= x1 and y0 <= low and top <= y1 for left, top, right, low in taken)
+        )
+        taken.append(next(free, positions[0]))
+    for rank, place in reversed(list(enumerate(taken))):  # the best on top where they overlap
+        draw.rectangle(place, fill=OTHERS if rank else BEST, outline=DARK)
+        middle = (place[0] + place[2]) / 2 + 0.5, (place[1] + place[3]) / 2
+        draw.text(middle, str(rank + 1), fill=DARK, font=font, anchor="mm")
+
+
+def _positions(box: Pixels, wide: int, high: int, within: tuple[int, int]) -> Iterator[Pixels]:
+    """Candidates for the position of a box's number: its corners, else along its upper and left edges."""
+    x0, y0, x1, y1 = box
+    right, low = max(x0, x1 - wide), max(y0, y1 - high)
+    corners = [(x0, y0), (right, y0), (x0, low), (right, low)]
+    along = [*((x, y0) for x in range(x0, right, wide + 2)), *((x0, y) for y in range(y0, low, high + 2))]
+    for x, y in [*corners, *along]:
+        left, top = max(0, min(x, within[0] - wide - 1)), max(0, min(y, within[1] - high - 1))
+        yield left, top, left + wide, top + high
+
+
+# The figure of a grounded phrase: ranked boxes, the map of the phrase, the map of each word, and the phrase.
+
+
+class WordMap(NamedTuple):
+    """The map of a word, ``[h, w]`` of any size, a note for its heading, and the word's places in the phrase."""
+
+    title: str
+    values: Tensor
+    note: str = ""
+    spans: tuple[Span, ...] = ()
+
+
+class Told(NamedTuple):
+    """A phrase: spans that weigh the map ("left", "red") are underlined, those without influence on it are grey."""
+
+    text: str
+    hints: tuple[Span, ...] = ()
+    skipped: tuple[Span, ...] = ()
+
+
+def grounded_figure(
+    picture: Image.Image,
+    told: Told,
+    plane: Tensor,
+    words: Sequence[WordMap],
+    boxes: Sequence[Box],
+    *,
+    true_boxes: Sequence[Box] = (),
+    width: int = 1200,
+) -> Image.Image:
+    """The image with its ranked boxes and the map of the phrase, below them the map of each word, then the phrase.
+
+    Each word has the colour of the frame of its map; the first twenty maps are drawn, the others counted. Boxes are
+    half-open, in pixels of the image, best first.
+    """
+    if width < NARROWEST:
+        raise ExciteError(f"a figure {width} pixels wide cannot hold its text: use at least {NARROWEST}.")
+    shown = [(word, WORD_COLOURS[k % len(WORD_COLOURS)]) for k, word in enumerate(words[:MOST_MAPS])]
+    margin = width // 50
+    inner = width - 2 * margin
+    gap, letters = inner // 48, max(10, inner // 64)
+    half = (inner - gap) // 2
+    large = at_size(picture, _fitted(picture.size, half))
+    overview = [
+        Headed(
+            draw_boxes(large, boxes, scale=large.width / picture.width, true_boxes=true_boxes),
+            "regions, best first" if boxes else "no region",
+            "dashed: the right one" if true_boxes else "",
+        ),
+        Headed(overlay(large, plane, point=maximum_point(plane, large.size)), "the whole phrase"),
+    ]
+    rows = [draw_row(overview, half, gap, letters), *_word_rows(picture, shown, inner, gap, letters)]
+    rows.append(_phrase(told, shown, len(words) - len(shown), inner, letters))
+    return ImageOps.expand(_stacked(rows, margin), margin, PAPER)
+
+
+def _fitted(size: tuple[int, int], width: int) -> tuple[int, int]:
+    """The size of an image in a column of that width; a tall one is narrower."""
+    scale = min(width / size[0], HEADED_TALLEST * width / size[1])
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def _word_rows(
+    picture: Image.Image, shown: Sequence[Shown], inner: int, gap: int, letters: int
+) -> Iterator[Image.Image]:
+    """The maps of the words in rows of equal length."""
+    columns = -(-len(shown) // max(1, -(-len(shown) // IN_A_ROW)))
+    width = (inner + gap) // max(columns, FEWEST_IN_A_ROW) - gap
+    small = at_size(picture, _fitted(picture.size, width - 2 * FRAME))
+    cells = [
+        Headed(ImageOps.expand(overlay(small, word.values), FRAME, colour), word.title, word.note, colour)
+        for word, colour in shown
+    ]
+    for start in range(0, len(cells), max(1, columns)):
+        yield draw_row(cells[start : start + columns], width, gap, letters)
+
+
+def _phrase(told: Told, shown: Sequence[Shown], more: int, inner: int, letters: int) -> Image.Image:
+    """The phrase with its words in their colours, and below it the key of its styles."""
+    colours = [INK] * len(told.text)
+    spans = [(span, PALE) for span in told.skipped] + [(span, colour) for word, colour in shown for span in word.spans]
+    for (start, end), colour in spans:
+        colours[start:end] = [colour] * len(colours[start:end])
+    underlined = {at for span in told.hints for at in range(*span)}
+    keys = [
+        "underlined: weighs the map" if told.hints else "",
+        "grey: skipped" if told.skipped else "",
+        f"{more} more words have maps" if more else "",
+    ]
+    key = " · ".join(filter(None, keys))
+    looks = [(colour, at in underlined) for at, colour in enumerate(colours)]
+    sentence = _sentence(told.text, looks, inner, round(1.5 * letters))
+    return _stacked([sentence, _sentence(key, [(GREY, False)] * len(key), inner, letters)]) if key else sentence
+
+
+def _sentence(text: str, looks: Sequence[Look], width: int, size: int) -> Image.Image:
+    """The text on white, in letters of ``size`` pixels."""
+    font, step = ImageFont.load_default(size=size), round(1.5 * size)
+    lines = lines_of(text, font, width, most=MOST_LINES, looks=looks)
+    page = Image.new("RGB", (width, max(1, len(lines)) * step), PAPER)
+    write(page, lines, (0, 0), font, step)
+    return page

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from excite.io.text import templates_of
-from excite.readouts.figure import percent
+from excite.readouts.figure import at_size, percent
 from excite.readouts.overlay import overlay
 
 if TYPE_CHECKING:
@@ -19,29 +19,18 @@ if TYPE_CHECKING:
 
 
 def data_address(kind: str, content: bytes) -> str:
-    """Content as a data URL.
-
-    Example:
-        >>> data_address("text/plain", b"cat")
-        'data:text/plain;base64,Y2F0'
-    """
+    """Content as a data URL."""
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def jpeg(picture: Image.Image, quality: int) -> bytes:
-    """An image as the bytes of a JPEG file.
-
-    Example:
-        >>> Image.open(io.BytesIO(jpeg(Image.new("L", (40, 20)), 80))).size
-        (40, 20)
-    """
+    """An image as the bytes of a JPEG file."""
     file = io.BytesIO()
     picture.convert("RGB").save(file, format="JPEG", quality=quality, optimize=True)
     return file.getvalue()
 
 
-SMALLEST, LARGEST = 240, 480  # the longer side of a map in pixels
-QUALITY = 85  # of the JPEG
+SMALLEST, LARGEST, QUALITY = 240, 480, 85  # the longer side of a map in pixels, and of the JPEG
 DARK_SHEET, LIGHT_SHEET = (16, 16, 24), (255, 255, 255)  # the background of a map without an image, and of a signed one
 OPACITY, OPACITY_ON_SHEET = 0.6, 1.0
 
@@ -49,27 +38,12 @@ OPACITY, OPACITY_ON_SHEET = 0.6, 1.0
 def map_html(told: Mapping[str, Any], values: Tensor, image: Image.Image | None, image_size: tuple[int, int]) -> str:
     """The HTML of a map: its overlay with point and box, and the values of ``told`` (`AttentionMap.to_dict`).
 
-    Args:
-        told: the values.
-        values: the map ``[h, w]``.
-        image: the image; without it the map is drawn on an empty sheet.
-        image_size: ``(width, height)`` of the original image.
-
-    Example:
-        >>> import torch
-        >>> told = {"concept": "<cat>", "probability": 0.87, "point": [3, 4], "box": [0, 0, 9, 9],
-        ...         "mass": 1.0, "layer": "pool2", "method": "mwp"}
-        >>> html = map_html(told, torch.eye(7), None, (70, 50))
-        >>> "&lt;cat&gt;" in html, "87%" in html, "3, 4" in html
-        (True, True, True)
+    Without an image the map is drawn on an empty sheet in the proportions of the original's ``image_size``.
     """
     scale = min(max(*image_size, SMALLEST), LARGEST) / max(image_size)
     size = max(1, round(image_size[0] * scale)), max(1, round(image_size[1] * scale))
-    if image is None:
-        sheet = Image.new("RGB", size, LIGHT_SHEET if values.min() < 0 else DARK_SHEET)
-    else:
-        smooth = Image.Resampling.LANCZOS if size[0] < image.width else Image.Resampling.BICUBIC
-        sheet = image.convert("RGB").resize(size, smooth, reducing_gap=3.0)  # much faster for a large one
+    blank = LIGHT_SHEET if values.min() < 0 else DARK_SHEET
+    sheet = Image.new("RGB", size, blank) if image is None else at_size(image, size)
     point, box = told["point"], told["box"]
     drawn = overlay(
         sheet,
@@ -91,12 +65,7 @@ def map_html(told: Mapping[str, Any], values: Tensor, image: Image.Image | None,
 
 
 def shown_html(picture: Image.Image | None, alt: str, rows: Iterable[tuple[str, str]]) -> str:
-    """An image (or None) with its alternative text, and a table of names and values; all text is escaped.
-
-    Example:
-        >>> shown_html(None, "", [("phrase", "a < b")]).count("a &lt; b")
-        1
-    """
+    """An image (or None) with its alternative text, and a table of names and values; all text is escaped."""
     source = "" if picture is None else data_address("image/jpeg", jpeg(picture, QUALITY))
     size = (0, 0) if picture is None else picture.size
     template = templates_of("excite.readouts").get_template("notebook.html")

@@ -23,21 +23,11 @@ Mode = Literal["bicubic", "bilinear", "nearest"]  # the interpolation
 
 
 def upsample(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> Tensor:
-    """Resize a map to its image, pixel areas on pixel areas (``align_corners=False``).
+    """Resize a map ``[h, w]`` to an image of ``(width, height)``, pixel areas on pixel areas (``align_corners=False``).
 
     Cubic interpolation is the default, as in the authors' code; it may overshoot a little beside a steep peak. Where
     the image is *smaller* than the map, bicubic and bilinear average the map down first, so that no evidence is lost.
-
-    Args:
-        values: the map, ``[h, w]``.
-        size: ``(width, height)`` of the image.
-        mode: the interpolation.
-
-    Returns:
-        The map ``[height, width]``, in float32 or in its own precision where that is higher.
-
-    Raises:
-        ExciteError: the map is not a finite, non-empty 2-D one, or the size or the mode makes no sense.
+    The result is in float32, or in the map's own precision where that is higher.
 
     Example:
         >>> upsample(torch.tensor([[0.0, 1.0]]), size=(4, 1), mode="nearest")
@@ -57,12 +47,7 @@ def upsample(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> T
 
 
 def checked_map(values: Tensor) -> Tensor:
-    """The map in at least float32; an error for what is no plane of finite numbers (an argmax over NaN looks valid).
-
-    Example:
-        >>> checked_map(torch.ones(2, 2, dtype=torch.float16)).dtype
-        torch.float32
-    """
+    """The map in at least float32; an error for what is no plane of finite numbers (an argmax over NaN looks valid)."""
     if not isinstance(values, Tensor):
         raise ExciteError(f"a map must be a torch.Tensor, not {type(values).__name__}: use torch.as_tensor(values).")
     if values.ndim != 2 or values.numel() == 0:
@@ -78,12 +63,7 @@ def checked_map(values: Tensor) -> Tensor:
 
 
 def checked_size(size: tuple[int, int]) -> tuple[int, int]:
-    """The ``(width, height)`` of an image as plain integers; an error for anything else, such as an array's shape.
-
-    Example:
-        >>> checked_size((640, 480))
-        (640, 480)
-    """
+    """The ``(width, height)`` of an image as plain integers; an error for anything else, such as an array's shape."""
     try:
         width, height = map(int, size)
         sensible = (width, height) == tuple(size) and width > 0 and height > 0
@@ -121,26 +101,8 @@ def overlay(
     The map is divided by its maximum, so that overlays of different maps read alike: yellow is its maximum. Where
     there is no evidence the image stays visible, dimmed and nearly grey. A map with negative values is divided by its
     largest absolute value and drawn in blue (negative) and orange (positive).
-
-    Args:
-        image: the image; it is not changed.
-        values: the map, ``[h, w]``, of any size.
-        opacity: how much of the image the strongest evidence covers, 0 to 1.
-        mode: the interpolation of the map.
-        point: ``(x, y)`` to mark with a ring, as `maximum_point` gives it.
-        box: ``(x0, y0, x1, y1)`` to outline, half-open, as `threshold_box` gives it.
-
-    Returns:
-        A new RGB image of the same size.
-
-    Raises:
-        ExciteError: the map is not a finite, non-empty plane, the opacity is not within 0..1, the point is
-            outside the image or the box holds no pixel.
-
-    Example:
-        >>> import torch
-        >>> overlay(Image.new("RGB", (40, 30)), torch.eye(7), point=(0, 0)).size
-        (40, 30)
+    ``opacity`` is how much of the image the strongest evidence covers. A ring marks the ``point``, an outline the
+    half-open ``box``. The result is a new RGB image of the same size.
     """
     if not 0 <= opacity <= 1:
         raise ExciteError(f"opacity must be within 0..1, not {opacity!r}: 0 hides the map, 1 covers the image.")
@@ -221,36 +183,19 @@ def _even_steps(anchors: tuple[tuple[int, int, int], ...], count: int = 256) -> 
 TABLES: Mapping[str, Callable[[], NDArray[np.uint8]]] = {
     name: partial(_even_steps, anchors) for name, anchors in ANCHORS.items()
 }
-"""The colour tables to choose from: 256 colours, dark for no evidence and light for the most; read-only.
-
-Example:
-    >>> TABLES["evidence"]().shape
-    (256, 3)
-"""
+"""The colour tables to choose from: 256 colours, dark for no evidence and light for the most; read-only."""
 
 
 @cache
 def signed_colours() -> NDArray[np.uint8]:
-    """The 256 colours for signed maps: blue below zero, nearly white about it, orange above; read-only.
-
-    Values of equal magnitude are equally dark.
-
-    Example:
-        >>> signed_colours()[0].tolist()
-        [0, 94, 196]
-    """
+    """The 256 colours for signed maps: blue, nearly white at zero, orange, equally dark at equal values; read-only."""
     table = np.concatenate([_even_steps(AGAINST_ANCHORS, 128), _even_steps(FOR_ANCHORS, 128)[::-1]])
     table.setflags(write=False)
     return table
 
 
 def lightness(colours: NDArray[np.generic]) -> NDArray[np.float64]:
-    """The perceived lightness (CIE L*, 0 black to 100 white) of sRGB colours ``[..., 3]`` in 0..255.
-
-    Example:
-        >>> lightness(np.array([255, 255, 255])).round()
-        np.float64(100.0)
-    """
+    """The perceived lightness (CIE L*, 0 black to 100 white) of sRGB colours ``[..., 3]`` in 0..255."""
     srgb = np.asarray(colours, dtype=np.float64) / 255
     linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
     luminance = linear @ np.array([0.2126, 0.7152, 0.0722])

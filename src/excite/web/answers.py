@@ -10,8 +10,7 @@ from PIL import Image
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from excite.grounding.ground import GAMMA, METHOD, MOST, MOST_GAMMA
-from excite.readouts.box import strong_box
-from excite.readouts.point import peak
+from excite.readouts.box import peak, strong_box
 from excite.web.errors import RefusedError, collected_notes
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from excite.grounding import Grounded
     from excite.grounding.proposals import Proposals
     from excite.models import Choice, Classifier
-    from excite.readouts.grounded_figure import Box
+    from excite.readouts.figure import Box
 
 Result = TypeVar("Result")
 

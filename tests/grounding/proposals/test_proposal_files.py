@@ -1,6 +1,7 @@
 """Precomputed proposals: the conventions of each kind of file, and one clear line for each fault."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def save(tmp_path):
         elif isinstance(content, bytes):
             path.write_bytes(content)
         else:
-            path.write_text(json.dumps(content))
+            path.write_text(content if isinstance(content, str) else json.dumps(content))
         return ProposalFiles(path)
 
     return write
@@ -70,13 +71,8 @@ def test_mcg_boxes(save):
     found = save("a.mat", {"bboxes": rows, "bboxes_scores": np.array([[0.1], [0.2]])}).of(PICTURE, "a.jpg")
     assert found.boxes.tolist() == [[2, 1, 5, 3], [0, 0, 6, 4]]
     assert found.segments is None
-    unscored = save("b.mat", {"boxes": rows}).of(PICTURE, "b.jpg")
-    assert unscored.boxes.tolist() == [[0, 0, 6, 4], [2, 1, 5, 3]]
-
-
-def test_a_struct_around_it(save):
-    found = save("a.mat", {"candidates": {"bboxes": np.array([[1.0, 2, 3, 4]])}}).of(PICTURE, "a.jpg")
-    assert found.boxes.tolist() == [[1, 0, 4, 3]]
+    for unscored in ({"boxes": rows}, {"candidates": {"bboxes": rows}, "note": "in a struct"}):
+        assert save("b.mat", unscored).of(PICTURE, "b.jpg").boxes.tolist() == [[0, 0, 6, 4], [2, 1, 5, 3]]
 
 
 def test_edge_boxes(save):
@@ -85,6 +81,8 @@ def test_edge_boxes(save):
     found = save("a.mat", {"bbs": rows}).of(PICTURE, "a.jpg")
     assert found.boxes.tolist() == [[2, 1, 4, 2], [0, 0, 6, 4]]
     assert found.scores.tolist() == pytest.approx([0.3, 0.05])
+    first = found.best(1)
+    assert (first.boxes.tolist(), first.scores.tolist()) == ([[2, 1, 4, 2]], [found.scores[0]])
 
 
 def test_npz_of_a_shrunk_picture(save):
@@ -101,6 +99,7 @@ def test_npz_boxes_and_masks(save):
     found = save("b.npz", {"masks": masks}).of(PICTURE, "b.jpg")
     assert all(np.array_equal(mask(found, place), one) for place, one in enumerate(masks))
     assert np.array_equal(segment_boxes(found.segments), found.boxes)
+    assert np.array_equal(mask(found.best(3), 2), masks[2])
 
 
 def test_coco_results(save):
@@ -109,7 +108,7 @@ def test_coco_results(save):
         {"image_id": 123, "bbox": [0, 0, 6, 4], "score": 0.9},
         {"image_id": 7, "bbox": [0, 0, 1, 1], "score": 0.5},
     ]
-    source = save("a.json", rows)
+    source = save("a.json", "\ufeff" + json.dumps(rows))  # as some editors save it
     assert source.of(PICTURE, "000000000123.jpg").boxes.tolist() == [[0, 0, 6, 4], [1, 1, 3, 4]]
     assert source.of(PICTURE, "val/COCO_val2014_000000000007.jpg").boxes.tolist() == [[0, 0, 1, 1]]
     for name in ("000000000008.jpg", "cat.jpg", ""):
@@ -118,23 +117,16 @@ def test_coco_results(save):
 
 
 def test_coco_results_that_name_their_pictures(save):
-    content = {
-        "images": [{"id": 1, "file_name": "dog2.jpg"}, {"id": "x", "file_name": "cat1.jpg"}],
-        "annotations": [{"image_id": 1, "bbox": [0, 0, 1, 1]}, {"image_id": "x", "bbox": [0, 0, 2, 2]}],
-    }
-    source = save("a.json", content)
-    assert source.of(PICTURE, "dog2.jpg").boxes.tolist() == [[0, 0, 1, 1]]
-    assert source.of(PICTURE, "cat1.jpg").boxes.tolist() == [[0, 0, 2, 2]]
-
-
-def test_coco_results_of_a_data_set_without_suffixes(save):
     """Flickr30k's image is called 2; its file says which one is meant, and 2 is another image's number."""
+    names = {1: "2.jpg", "x": "cat1.jpg", 2: "1.jpg"}
     content = {
-        "images": [{"id": 1, "file_name": "2.jpg"}, {"id": 2, "file_name": "1.jpg"}],
-        "annotations": [{"image_id": 1, "bbox": [0, 0, 1, 1]}, {"image_id": 2, "bbox": [0, 0, 2, 2]}],
+        "images": [{"id": key, "file_name": name} for key, name in names.items()],
+        "annotations": [{"image_id": key, "bbox": [0, 0, side, side]} for side, key in enumerate(names, start=1)],
     }
-    file = Path("flickr30k-images/2.jpg")
-    assert save("a.json", content).of(PICTURE, "2", file).boxes.tolist() == [[0, 0, 1, 1]]
+    source, file = save("a.json", content), Path("flickr30k-images/2.jpg")
+    assert source.of(PICTURE, "2.jpg").boxes.tolist() == [[0, 0, 1, 1]]
+    assert source.of(PICTURE, "cat1.jpg").boxes.tolist() == [[0, 0, 2, 2]]
+    assert source.of(PICTURE, "2", file).boxes.tolist() == [[0, 0, 1, 1]]
     rows = [{"image_id": "2.jpg", "bbox": [0, 0, 1, 1]}]
     assert save("b.json", rows).of(PICTURE, "2", file).boxes.tolist() == [[0, 0, 1, 1]]
 
@@ -264,20 +256,64 @@ def test_broken_files(save, name, content, message):
     assert "\n" not in str(caught.value)
 
 
+HEADERS = ["{'descr': '<f8',", "()", "{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000, 4)}"]
+
+
+def npz(header):
+    """NumPy answers with errors of all kinds, or for want of memory."""
+    text = header.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
 @pytest.mark.parametrize("name", ["a.mat", "a.npz"])
-@pytest.mark.parametrize("content", [b"", b"MATLAB 5.0 MAT-file" + bytes(109), b"PK\x03\x04 cut", bytes(300)])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"MATLAB 5.0 MAT-file" + bytes(109), b"PK\x03\x04 cut", bytes(300), *map(npz, HEADERS)],
+)
 def test_damaged_files(tmp_path, name, content):
-    (tmp_path / name).write_bytes(content)
+    if b"NUMPY" in content:
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("boxes.npy", content)
+    else:
+        (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
         ProposalFiles(tmp_path / name).of(PICTURE, "a.jpg")
     assert "\n" not in str(caught.value)
     assert name in str(caught.value)
 
 
-def test_a_newer_matlab_file(tmp_path):
-    (tmp_path / "a.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(400))
-    with pytest.raises(DataError, match="save it in MATLAB with the option -v7"):
-        ProposalFiles(tmp_path / "a.mat").of(PICTURE, "a.jpg")
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_matlab_files_by_hand(tmp_path, order):
+    """Text and complex numbers are passed over; a cut file, odd lengths and depths beyond all sense are refused."""
+
+    def element(kind, content):
+        return np.array([kind, len(content)], f"{order}u4").tobytes() + content + bytes(-len(content) % 8)
+
+    def matrix(kind, name, *parts, shape=(1, 4)):
+        head = element(6, np.array([kind, 0], f"{order}u4").tobytes())
+        return element(
+            14, head + element(5, np.array(shape, f"{order}i4").tobytes()) + element(1, name) + b"".join(parts)
+        )
+
+    def read(content, mark=b"\1\0" + (b"IM" if order == "<" else b"MI")):
+        (tmp_path / "a.mat").write_bytes(b"MATLAB 5.0".ljust(124) + mark + content)
+        return ProposalFiles(tmp_path / "a.mat").of(PICTURE, "a.jpg").boxes.tolist()
+
+    numbers = element(9, np.array([1, 1, 4, 6.0], f"{order}f8").tobytes())
+    boxes = matrix(6, b"bboxes", numbers)
+    text = matrix(4, b"note", element(4, b"h\0i\0"), shape=(1, 2))
+    assert read(text + matrix(6 | 0x800, b"waves", numbers, numbers) + boxes) == [[0, 0, 6, 4]]
+    deep = matrix(6, b"", numbers)
+    for _ in range(1200):
+        deep = matrix(1, b"cell", deep, shape=(1, 1))
+    small = np.array([9 | 5 << 16, 0], f"{order}u4").tobytes()
+    odd, negative = matrix(6, b"bboxes", small), matrix(6, b"bboxes", numbers, shape=(-1, -4))
+    for damage in (boxes[:-9], boxes + b"1234", odd, negative, deep):
+        with pytest.raises(DataError, match="it is a damaged MATLAB file"):
+            read(damage)
+    for mark in (b"\0\2IM", b"\1\0no"):
+        with pytest.raises(DataError, match="save it in MATLAB with the option -v7"):
+            read(boxes, mark)
 
 
 def test_nothing_there(tmp_path):
@@ -287,3 +323,23 @@ def test_nothing_there(tmp_path):
         find_proposer("hierachy")
     with pytest.raises(DataError, match="there are no proposals"):
         ProposalFiles(tmp_path / "none.npz")
+
+
+def test_files_that_would_fill_the_memory(save, monkeypatch):
+    with pytest.raises(
+        DataError, match=r"for 'a\.jpg' .* there are 10001 proposals for one image: keep its best 10000"
+    ):
+        save("a.npz", {"boxes": np.tile([0, 0, 1, 1], (10_001, 1))}).of(PICTURE, "a.jpg")
+    for name, module in (("a.npz", "files"), ("a.mat", "mat")):
+        monkeypatch.setattr(f"excite.grounding.proposals.{module}.LARGEST", 300_000)
+        with pytest.raises(DataError, match="unpacked it has more than"):
+            save(name, {"boxes": np.zeros((10_000, 4))}).of(PICTURE, "a.jpg")
+
+
+@pytest.mark.parametrize("name", ["../a.jpg", "sub/../../a.jpg", "b" * 300 + ".jpg"])
+def test_a_folder_is_not_left(tmp_path, name):
+    for place in ("a.npz", "inside/c.npz"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        np.savez(tmp_path / place, boxes=[[0, 0, 1, 1]])
+    with pytest.raises(ProposalError, match="has no proposals for"):
+        ProposalFiles(tmp_path / "inside").of(PICTURE, name)

@@ -16,8 +16,8 @@ from excite.grounding.proposals import (
     SelectiveSearch,
     find_proposer,
 )
-from excite.grounding.proposals.base import enlarge_parts, shrink_parts
-from excite.grounding.proposals.edges import edge_strength
+from excite.grounding.proposals.base import enlarge_parts, segment_boxes, shrink_parts
+from excite.grounding.proposals.hierarchy import edge_strength
 from excite.grounding.proposals.opencv import OPTIONS
 from excite.metrics.boxes import box_iou
 
@@ -31,17 +31,13 @@ def scene(mode="RGB"):
     return picture.convert(mode)
 
 
-@pytest.mark.parametrize("mode", ["RGB", "L", "P"])
 @pytest.mark.parametrize("name", list(PROPOSERS))
-def test_a_square_is_found(name, mode):
-    found = find_proposer(name).of(scene(mode), "square.png")
-    assert found.size == (120, 90)
-    assert box_iou(found.boxes, [SQUARE]).max() > CLOSE[name]
-    assert (np.diff(found.scores) <= 0).all()
-
-
-@pytest.mark.parametrize("name", list(PROPOSERS))
-def test_the_same_again(name):
+def test_a_square_is_found_and_again(name):
+    for mode in ("RGB", "L", "P"):
+        found = find_proposer(name).of(scene(mode), "square.png")
+        assert found.size == (120, 90)
+        assert box_iou(found.boxes, [SQUARE]).max() > CLOSE[name]
+        assert (np.diff(found.scores) <= 0).all()
     pixels = np.random.default_rng(5).integers(0, 255, (9, 12, 3), np.uint8)
     picture = Image.fromarray(pixels).resize((120, 90), Image.Resampling.BICUBIC)
     one, two = (find_proposer(name).of(picture, "a") for _ in range(2))
@@ -50,8 +46,8 @@ def test_the_same_again(name):
     assert np.array_equal(one.scores, two.scores)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 9), (2, 2), (7, 300), (600, 3), (1000, 20)], ids=str)
-@pytest.mark.parametrize("name", ["edge-boxes", "selective-search"])
+@pytest.mark.parametrize("size", [(1, 1), (9, 1), (2, 2), (7, 300), (600, 3), (2000, 20), (257, 30)], ids=str)
+@pytest.mark.parametrize("name", list(PROPOSERS))
 def test_odd_sizes(name, size):
     for pixels in (np.zeros((*size[::-1], 3)), np.random.default_rng(2).integers(0, 255, (*size[::-1], 3))):
         found = find_proposer(name).of(Image.fromarray(pixels.astype(np.uint8)), "odd.png")
@@ -59,13 +55,18 @@ def test_odd_sizes(name, size):
         assert (found.boxes[:, :2] >= 0).all()
         assert (found.boxes[:, 2:] <= size).all()
         assert (found.boxes[:, 2:] > found.boxes[:, :2]).all()
+        assert np.isfinite(found.scores).all()
+        assert found.segments is None or np.array_equal(segment_boxes(found.segments), found.boxes)
+        assert name != "hierarchy" or pixels.any() or found.boxes.tolist() == [[0, 0, *size]]
 
 
 def test_large_pictures_are_told_in_their_own_pixels():
     picture = scene().resize((1200, 900), Image.Resampling.NEAREST)
     wanted = [10 * side for side in SQUARE]
-    for proposer in (EdgeBoxes(), SelectiveSearch()):
-        assert box_iou(proposer(picture).boxes, [wanted]).max() > CLOSE[proposer.name]
+    for proposer in PROPOSERS.values():
+        found = proposer(picture)
+        assert box_iou(found.boxes, [wanted]).max() > CLOSE[proposer.name]
+        assert found.segments is None or found.segments.parts.shape == (900, 1200)
 
 
 def test_settings_count():
@@ -117,9 +118,7 @@ def test_missing_packages(monkeypatch, package, proposer, extra):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ExciteError, match=rf"excite\[{extra}\]"):
         proposer(scene())
-
-
-def test_opencv_without_its_extra_modules(monkeypatch):
+    monkeypatch.undo()
     monkeypatch.delattr("cv2.ximgproc")
     with pytest.raises(ExciteError, match=r"extra modules.*excite\[proposals\]"):
         EdgeBoxes()(scene())
@@ -165,7 +164,6 @@ def test_parts_are_shrunk_only_without_loss():
 def test_proposals_that_do_not_fit_together():
     boxes, scores = np.zeros((2, 4), np.float32), np.zeros(2, np.float32)
     segments = Segments(np.zeros((4, 4), np.int32), np.array([0, 1]), np.array([0], np.int32))
-    with pytest.raises(DataError, match="do not fit together"):
-        Proposals((4, 4), boxes, scores, segments)
-    with pytest.raises(DataError, match="do not fit together"):
-        Proposals((4, 4), boxes, scores[:1])
+    for wrong in ((scores, segments), (scores[:1],)):
+        with pytest.raises(DataError, match="do not fit together"):
+            Proposals((4, 4), boxes, *wrong)

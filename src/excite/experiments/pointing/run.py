@@ -21,7 +21,7 @@ from excite.experiments.report.tables import MethodRow, estimate_fields
 from excite.images import read_image
 from excite.metrics.boxes import area_share, distance
 from excite.metrics.statistics import Estimate, Share, interval, mean_shares, resampled_means
-from excite.readouts.point import maximum_point
+from excite.readouts.box import maximum_point
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

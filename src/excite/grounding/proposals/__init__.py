@@ -44,20 +44,12 @@ def find_proposer(name: str | os.PathLike[str], cache: Path | None = None) -> So
         name: A name from `PROPOSERS`, or the file or folder of precomputed ones. A folder called like a proposer is
             written with a slash: ``hierarchy/``.
         cache: A folder for the proposals that are computed.
-
-    Raises:
-        DataError: There is no such proposer and no such file, or it holds no proposals.
-
-    Example:
-        >>> find_proposer("hierarchy").proposer.count
-        500
     """
     text = os.fspath(name)
     if isinstance(name, str) and text in PROPOSERS:
         return Uncached(PROPOSERS[text]) if cache is None else Cached(PROPOSERS[text], cache)
     if Path(text).exists():
         return ProposalFiles(Path(text))
-    close = get_close_matches(text, PROPOSERS, n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
+    hint = "".join(f" (did you mean {close}?)" for close in get_close_matches(text, PROPOSERS, n=1))
     known = ", ".join(PROPOSERS)
     raise DataError(f"there are no proposals {text!r}{hint}: use one of {known}, or a file or folder that is there.")

@@ -18,17 +18,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-NARROWEST = 16
-"""A very wide or tall image keeps at least so many pixels across, if it has them: it may well show something."""
-
-MOST = 10_000
-"""EdgeBoxes' authors write so many. All are compared with all, which more would not have memory for."""
-
-MOST_PIXELS = 2**25
-"""Of all proposals of an image together: a few bytes of a file can stand for a mask of any size."""
-
-BEYOND = 1.0
-"""Boxes may be rounded beyond the image by so many pixels; more, and they are of another image."""
+NARROWEST = 16  # a very wide or tall image keeps so many pixels across, if it has them: it may well show something
+MOST = 10_000  # EdgeBoxes' authors write so many; all are compared with all, which more would not have memory for
+MOST_PIXELS = 2**25  # of all proposals of an image together: a few bytes of a file can stand for a mask of any size
+BEYOND = 1.0  # boxes may be rounded beyond the image by so many pixels; more, and they are of another image
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +78,6 @@ class Proposals:
             >>> len(Proposals((4, 4), boxes, np.array([0.9, 0.1], np.float32)).best(1))
             1
         """
-        if len(self) <= count:
-            return self
         segments = self.segments
         if segments is not None:
             starts = segments.starts[: count + 1]
@@ -101,9 +92,7 @@ class Proposals:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The content as named arrays, for a file."""
         found: dict[str, NDArray[Any]] = {"size": np.array(self.size), "boxes": self.boxes, "scores": self.scores}
-        if self.segments is not None:
-            found |= {"parts": self.segments.parts, "starts": self.segments.starts, "members": self.segments.members}
-        return found
+        return found if self.segments is None else found | vars(self.segments)
 
 
 class Proposer(Protocol):
@@ -125,12 +114,7 @@ class Source(Protocol):
     """A source of proposals for any image: a proposer, a cache, or files."""
 
     def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:
-        """The proposals of an image.
-
-        Args:
-            picture: The image.
-            name: Its name in its data set, such as ``000000123456.jpg``.
-            path: Its file, if any.
+        """The proposals of an image, by its name in its data set (``000000123456.jpg``) and its file, if any.
 
         Raises:
             ProposalError: There are none for this image.
@@ -155,36 +139,49 @@ def check_any(proposals: Proposals, name: str) -> Proposals:
     return proposals
 
 
+def sorted_proposals(
+    size: tuple[int, int], boxes: NDArray[np.float32], scores: NDArray[np.float32], segments: Segments | None = None
+) -> Proposals:
+    """Proposals sorted by their scores, stable."""
+    order = np.argsort(-scores, kind="stable")
+    if segments is not None:
+        sets = np.split(segments.members, segments.starts[1:-1]) if len(segments) else []
+        segments = Segments(segments.parts, *_concatenated([sets[k] for k in order]))
+    return Proposals(size, boxes[order], scores[order], segments)
+
+
 # Overlapping regions as sets of disjoint parts.
 
 
 def segments_of_pieces(labels: Array, regions: Sequence[Array]) -> Segments:
-    """Regions that are sets of small pieces: pieces of exactly the same regions become one part.
-
-    Args:
-        labels: The piece of each pixel [height, width], from 0.
-        regions: The pieces of each region.
+    """Regions that are sets of small pieces, numbered from 0: pieces of exactly the same regions become one part.
 
     Example:
         >>> found = segments_of_pieces(np.array([[0, 1, 2, 3]]), [np.array([0, 1]), np.array([0, 1, 2])])
         >>> found.parts.tolist(), found.starts.tolist(), found.members.tolist()
         ([[0, 0, 1, -1]], [0, 1, 3], [0, 0, 1])
     """
-    part_of = _numbered(_signatures(int(labels.max()) + 1, regions))
-    sets = [np.unique(part_of[pieces]) for pieces in regions]
-    starts = np.concatenate([[0], np.cumsum([len(members) for members in sets])]).astype(np.int64)
-    members = np.concatenate([np.empty(0, np.int32), *sets]).astype(np.int32)
-    return Segments(part_of[labels].astype(np.int32), starts, members)
+    # a hash of each piece's set of regions: the sum, modulo 2 ** 64, of a random number for each region
+    numbers = np.random.default_rng(7).integers(1, 2**64 - 1, len(regions), np.uint64)
+    sums = np.zeros(int(labels.max()) + 1, np.uint64)
+    for pieces, number in zip(regions, numbers, strict=True):
+        sums[pieces] += number
+    known, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
+    part = np.full(len(known), -1, np.int64)  # -1 stays for the pieces of no region
+    some = np.flatnonzero(known)
+    part[some[np.argsort(first[some], kind="stable")]] = np.arange(len(some))
+    part_of = part[inverse]
+    return Segments(part_of[labels].astype(np.int32), *_concatenated([np.unique(part_of[each]) for each in regions]))
+
+
+def _concatenated(sets: Sequence[Array]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The starts and the members of sets."""
+    starts = np.cumsum([0, *(len(members) for members in sets)], dtype=np.int64)
+    return starts, np.concatenate([np.empty(0, np.int32), *sets]).astype(np.int32)
 
 
 def segments_of_pixels(shape: tuple[int, int], regions: Sequence[Array]) -> Segments:
-    """Regions from masks of an image of this height and width, given as indices of pixels, row by row.
-
-    Example:
-        >>> found = segments_of_pixels((1, 3), [np.array([0, 1]), np.array([1, 2])])
-        >>> found.parts.tolist(), found.members.tolist()
-        ([[0, 1, 2]], [0, 1, 1, 2])
-    """
+    """Regions from masks of an image of this height and width, given as indices of pixels, row by row."""
     return segments_of_pieces(np.arange(shape[0] * shape[1]).reshape(shape), regions)
 
 
@@ -198,12 +195,7 @@ def segment_boxes(segments: Segments) -> NDArray[np.float32]:
 
 
 def part_boxes(parts: Array) -> NDArray[np.int64]:
-    """The half-open box around each part of an image [height, width], whose parts are numbered from 0.
-
-    Example:
-        >>> part_boxes(np.array([[0, 0, 1], [-1, 1, 1]])).tolist()
-        [[0, 0, 2, 1], [1, 0, 3, 2]]
-    """
+    """The half-open box around each part of an image [height, width], whose parts are numbered from 0."""
     from scipy import ndimage
 
     far = max(parts.shape)  # of a number that no pixel has
@@ -211,34 +203,11 @@ def part_boxes(parts: Array) -> NDArray[np.int64]:
     return np.array([(x.start, y.start, x.stop, y.stop) for y, x in places], np.int64).reshape(-1, 4)
 
 
-def _signatures(count: int, regions: Sequence[Array]) -> NDArray[np.uint64]:
-    """A hash of each piece's set of regions: the sum, modulo 2 ** 64, of a random number for each region."""
-    numbers = np.random.default_rng(7).integers(1, 2**64 - 1, len(regions), np.uint64)
-    sums = np.zeros(count, np.uint64)
-    for pieces, number in zip(regions, numbers, strict=True):
-        sums[pieces] += number
-    return sums
-
-
-def _numbered(sums: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Equal sums get equal numbers, in the order of their first occurrence; no region at all is -1."""
-    known, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
-    number = np.full(len(known), -1, np.int64)
-    some = np.flatnonzero(known)
-    number[some[np.argsort(first[some], kind="stable")]] = np.arange(len(some))
-    return number[inverse]
-
-
 # Regions are found in a shrunk image, in bounded time, and enlarged to the pixels of the image itself.
 
 
 def shrink(picture: Image.Image, longest: int) -> Image.Image:
-    """The image in RGB, its longer side at most so many pixels; a small one stays as it is.
-
-    Example:
-        >>> shrink(Image.new("L", (2000, 20)), 256).size
-        (256, 16)
-    """
+    """The image in RGB, its longer side at most so many pixels; a small one stays as it is."""
     picture = picture.convert("RGB")
     size = _shrunk_size(picture.size, longest)
     return picture if size == picture.size else picture.resize(size, Image.Resampling.BILINEAR)
@@ -257,12 +226,7 @@ def enlarge_parts(parts: Array, size: tuple[int, int]) -> NDArray[np.int32]:
 
 
 def enlarge_boxes(boxes: Array, shrunk_size: tuple[int, int], size: tuple[int, int]) -> NDArray[np.float32]:
-    """Half-open boxes of a shrunk image in the full one, consistent with `enlarge_parts`.
-
-    Example:
-        >>> enlarge_boxes(np.array([[1, 0, 2, 1]]), (2, 1), (5, 3)).tolist()
-        [[2.0, 0.0, 5.0, 3.0]]
-    """
+    """Half-open boxes of a shrunk image in the full one, consistent with `enlarge_parts`."""
     made = np.empty(boxes.shape, np.float32)
     for axis, (long, short) in enumerate(zip(size, shrunk_size, strict=True)):
         made[:, axis::2] = np.searchsorted(_nearest(long, short), boxes[:, axis::2])
@@ -273,43 +237,35 @@ def shrink_parts(parts: NDArray[np.int32], longest: int) -> NDArray[np.int32]:
     """The smallest image from which `enlarge_parts` restores these parts; the parts themselves if there is none."""
     height, width = parts.shape
     columns, rows = _shrunk_size((width, height), longest)
-    picked = [(2 * np.arange(short) + 1) * long // (2 * short) for long, short in ((height, rows), (width, columns))]
-    small = np.ascontiguousarray(parts[picked[0]][:, picked[1]])
+    small = np.ascontiguousarray(parts[_nearest(rows, height)][:, _nearest(columns, width)])
     return small if np.array_equal(enlarge_parts(small, (width, height)), parts) else parts
 
 
-def _nearest(long: int, short: int) -> NDArray[np.int64]:
-    """For each pixel of a line, the pixel of the shrunk line that contains its centre."""
-    return np.asarray((2 * np.arange(long, dtype=np.int64) + 1) * short // (2 * long))
+def _nearest(count: int, of: int) -> NDArray[np.int64]:
+    """For each pixel of a line, the pixel that contains its centre in the same line of another number of pixels."""
+    return np.asarray((2 * np.arange(count, dtype=np.int64) + 1) * of // (2 * count))
 
 
 # Checks of boxes and scores from files.
 
 
-def check_count(count: int) -> None:
-    """Raise a `DataError` if one image has too many proposals, before memory is spent on them."""
+def checked_proposals(size: tuple[int, int], regions: Array | Segments, scores: Array | None) -> Proposals:
+    """Proposals from boxes or segments of an image of this width and height, sorted by their scores."""
+    segments = regions if isinstance(regions, Segments) else None
+    boxes = segment_boxes(regions) if isinstance(regions, Segments) else checked_boxes(regions, size)
+    return sorted_proposals(size, boxes, checked_scores(scores, len(boxes)), segments)
+
+
+def check_count(count: int, pixels: int = 0) -> None:
+    """Raise a `DataError` if one image has too many proposals, or with too many pixels, for memory and time."""
     if count > MOST:
         raise DataError(f"there are {count} proposals for one image: keep its best {MOST} at most")
-
-
-def check_pixels(pixels: int) -> None:
-    """Raise a `DataError` if the masks of an image's proposals cover too many pixels for memory and time."""
     if pixels > MOST_PIXELS:
         raise DataError(f"the masks of its proposals cover more than {MOST_PIXELS} pixels: keep its best ones")
 
 
 def checked_boxes(boxes: Array, size: tuple[int, int]) -> NDArray[np.float32]:
-    """Half-open boxes [n, 4] within an image of this width and height.
-
-    Raises:
-        DataError: They are no boxes, or not of this image.
-
-    Example:
-        >>> checked_boxes(np.array([[0, 0, 10.4, 5]]), (10, 8)).tolist()
-        [[0.0, 0.0, 10.0, 5.0]]
-        >>> checked_boxes(np.array([]), (10, 8)).shape
-        (0, 4)
-    """
+    """Half-open boxes [n, 4] within an image of this width and height, or a `DataError`."""
     if boxes.size == 0:  # nothing found, in whichever shape that was saved: MATLAB's [] is [0, 0], NumPy's [0]
         return np.zeros((0, 4), np.float32)
     if boxes.ndim != 2 or boxes.shape[1] != 4 or boxes.dtype.kind not in "iuf":
@@ -331,18 +287,9 @@ def checked_boxes(boxes: Array, size: tuple[int, int]) -> NDArray[np.float32]:
 
 
 def checked_scores(scores: Array | None, count: int) -> NDArray[np.float32]:
-    """The scores of ``count`` proposals; None for falling ones, in their order.
-
-    Raises:
-        DataError: They are no numbers, or not so many.
-
-    Example:
-        >>> checked_scores(None, 4).tolist()
-        [1.0, 0.75, 0.5, 0.25]
-    """
+    """The scores of ``count`` proposals, or a `DataError`; None for falling ones, in their order."""
     if scores is None:
         return np.linspace(1, 0, count, endpoint=False, dtype=np.float32)
-    scores = np.asarray(scores)
     if scores.dtype.kind not in "iuf" or scores.size != count or scores.ndim > 2:
         raise DataError(
             f"there must be one score for each of {count} proposals, not {scores.dtype.kind} {list(scores.shape)}"
@@ -352,21 +299,3 @@ def checked_scores(scores: Array | None, count: int) -> NDArray[np.float32]:
     if not np.isfinite(scores).all():
         raise DataError("some scores are no finite numbers")
     return scores
-
-
-def sorted_proposals(
-    size: tuple[int, int], boxes: NDArray[np.float32], scores: NDArray[np.float32], segments: Segments | None = None
-) -> Proposals:
-    """Proposals sorted by their scores, stable.
-
-    Example:
-        >>> boxes = np.array([[0, 0, 1, 1], [0, 0, 2, 2]], np.float32)
-        >>> sorted_proposals((2, 2), boxes, np.array([1, 2], np.float32)).boxes.tolist()
-        [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 1.0, 1.0]]
-    """
-    order = np.argsort(-scores, kind="stable")
-    if segments is not None:
-        sets = [segments.members[segments.starts[k] : segments.starts[k + 1]] for k in order]
-        starts = np.concatenate([[0], np.cumsum(np.diff(segments.starts)[order])]).astype(np.int64)
-        segments = Segments(segments.parts, starts, np.concatenate([segments.members[:0], *sets]))
-    return Proposals(size, boxes[order], scores[order], segments)

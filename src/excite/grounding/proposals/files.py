@@ -21,14 +21,10 @@ from excite.grounding.proposals.base import (
     Segments,
     check_any,
     check_count,
-    check_pixels,
-    checked_boxes,
-    checked_scores,
+    checked_proposals,
     enlarge_parts,
-    segment_boxes,
     segments_of_pixels,
     shrink_parts,
-    sorted_proposals,
 )
 from excite.grounding.proposals.mat import read_mat
 from excite.io.cache import fingerprint
@@ -45,15 +41,9 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 SUFFIXES = (".npz", ".mat")
-
-LARGEST = 2**28
-"""The most bytes of an image's proposals: a small file that claims more would fill all memory when it is unpacked."""
-
-FORMAT = 1
-"""Increases whenever the files of the cache change."""
-
-LONGEST = 256
-"""The size at which segments were most likely found, so that a file needs no more pixels."""
+LARGEST = 2**28  # bytes of an image's proposals: a small file that claims more would fill all memory when unpacked
+FORMAT = 1  # increases whenever the files of the cache change
+LONGEST = 256  # the size at which segments were most likely found, so that a file needs no more pixels
 
 
 class ProposalFiles:
@@ -64,46 +54,29 @@ class ProposalFiles:
     * A JSON file: COCO results of all images.
     * A NPZ or MAT file: the proposals of a single image.
 
-    The content of the files: see `from_arrays`, `excite.grounding.proposals.mat` and `CocoResults`.
-
-    Args:
-        path: The folder or file.
-
-    Raises:
-        DataError: It is not there, or is no such thing.
-
-    Example:
-        >>> ProposalFiles(Path("mcg")).of(picture, "2007_000027.jpg")  # doctest: +SKIP
+    The content of the files: see `read_npz`, `read_mat` and `CocoResults`.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._results: CocoResults | None = None
-        suffix = path.suffix.lower()
+        self._results = CocoResults(path) if path.suffix.lower() == ".json" and path.is_file() else None
         if path.is_dir():
             if not any(file.suffix.lower() in SUFFIXES for file in path.rglob("*")):
                 raise DataError(f"the folder {str(path)!r} holds no proposals: there is no NPZ or MAT file in it.")
         elif not path.is_file():
             raise DataError(f"there are no proposals at {str(path)!r}: give a folder, or a JSON, NPZ or MAT file.")
-        elif suffix == ".json":
-            self._results = CocoResults(path)
-        elif suffix not in SUFFIXES:
+        elif self._results is None and path.suffix.lower() not in SUFFIXES:
             raise DataError(f"cannot read proposals from {str(path)!r}: give a folder, or a JSON, NPZ or MAT file.")
 
     def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:
-        """The proposals of an image.
-
-        Raises:
-            ProposalError: There are none for this image.
-            DataError: They are broken, or not of this image.
-        """
+        """The proposals of an image; an error that names the file where they are broken, or not of this image."""
         file = self.path if self.path.is_file() else self._file(name)
         try:
             if self._results:
                 found = self._results.proposals(name, picture.size, path.name if path else "")
             else:
-                is_mat = file.suffix.lower() == ".mat"
-                found = read_mat(file, picture.size) if is_mat else from_arrays(read_npz(file), picture.size)
+                read = read_mat if file.suffix.lower() == ".mat" else read_npz
+                found = read(file, picture.size)
         except DataError as error:
             raise DataError(f"the proposals for {name!r} in {str(file)!r} cannot be used: {str(error)[:300]}") from None
         if found is None or len(found) == 0:
@@ -126,24 +99,33 @@ class ProposalFiles:
 # NPZ files: our own arrays, and the plain ones of other programs.
 
 
-def read_npz(path: Path) -> dict[str, Array]:
-    """All arrays of a file, with their checksums verified.
+def read_npz(path: Path, size: tuple[int, int]) -> Proposals:
+    """The proposals in a NPZ file, of an image of this width and height, with its checksums verified.
 
-    Raises:
-        DataError: The file is missing, damaged, or holds more than numbers.
+    The arrays are those of `Proposals.arrays` (parts of a shrunk image are enlarged), or ``boxes`` [n, 4] half-open
+    (x0, y0, x1, y1), or ``masks`` [n, height, width]; the last two with ``scores`` [n] or without.
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            _check_unpacked_size(archive)
-            return {name.removesuffix(".npy"): _array(archive, name) for name in archive.namelist()}
+            if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
+                raise DataError(f"unpacked it has more than {LARGEST >> 20} MB, which no image's proposals have")  # noqa: TRY301 - with its file
+            arrays = {name.removesuffix(".npy"): _array(archive, name) for name in archive.namelist()}
     except Exception as error:  # noqa: BLE001 - zipfile and numpy raise errors of all kinds for a damaged file
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(f"cannot read {str(path)!r} as NPZ: {reason}") from None
-
-
-def _check_unpacked_size(archive: zipfile.ZipFile) -> None:
-    if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
-        raise DataError(f"unpacked it has more than {LARGEST >> 20} MB, which no image's proposals have")
+    if "size" in arrays and (arrays["size"].shape != (2,) or arrays["size"].tolist() != list(size)):
+        raise DataError(f"they are of an image of {arrays['size'].ravel()[:2].tolist()} pixels, not {list(size)}")
+    regions: Array | Segments
+    if "parts" in arrays:
+        regions = _segments(arrays, size)
+    elif "masks" in arrays:
+        regions = _of_masks(arrays["masks"], size)
+    elif "boxes" in arrays:
+        regions = arrays["boxes"]
+    else:
+        there = ", ".join(sorted(arrays))[:100] or "none"
+        raise DataError(f"there are no arrays 'boxes', 'masks' or 'parts', but {there}")
+    return checked_proposals(size, regions, arrays.get("scores"))
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> Array:
@@ -154,46 +136,15 @@ def _array(archive: zipfile.ZipFile, name: str) -> Array:
     return array
 
 
-def from_arrays(arrays: dict[str, Array], size: tuple[int, int]) -> Proposals:
-    """Proposals of an image of this width and height.
-
-    The arrays are those of `Proposals.arrays` (parts of a shrunk image are enlarged), or ``boxes`` [n, 4] half-open
-    (x0, y0, x1, y1), or ``masks`` [n, height, width]; the last two with ``scores`` [n] or without.
-
-    Raises:
-        DataError: They do not fit together, or not to the image.
-
-    Example:
-        >>> from_arrays({"masks": np.array([[[1, 1, 0]], [[0, 1, 0]]], bool)}, (3, 1)).boxes.tolist()
-        [[0.0, 0.0, 2.0, 1.0], [1.0, 0.0, 2.0, 1.0]]
-    """
-    if "size" in arrays and (arrays["size"].shape != (2,) or arrays["size"].tolist() != list(size)):
-        raise DataError(f"they are of an image of {arrays['size'].ravel()[:2].tolist()} pixels, not {list(size)}")
-    if "parts" in arrays:
-        segments = _segments(arrays, size)
-    elif "masks" in arrays:
-        segments = _of_masks(arrays["masks"], size)
-    elif "boxes" in arrays:
-        boxes = checked_boxes(arrays["boxes"], size)
-        return sorted_proposals(size, boxes, checked_scores(arrays.get("scores"), len(boxes)))
-    else:
-        raise DataError(
-            f"there are no arrays 'boxes', 'masks' or 'parts', but {', '.join(sorted(arrays))[:100] or 'none'}"
-        )
-    scores = checked_scores(arrays.get("scores"), len(segments))
-    return sorted_proposals(size, segment_boxes(segments), scores, segments)
-
-
 def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
     missing = {"starts", "members"} - arrays.keys()
     if missing:
         raise DataError(f"'parts' are there, but not {' and '.join(sorted(missing))!r}")
     parts, starts, members = arrays["parts"], arrays["starts"], arrays["members"]
     whole = all(array.dtype.kind in "iu" for array in (parts, starts, members))
-    if not whole or parts.ndim != 2 or starts.ndim != 1 or members.ndim != 1 or parts.size == 0:
+    if not whole or (parts.ndim, starts.ndim, members.ndim) != (2, 1, 1) or parts.size == 0:
         raise DataError("'parts' must be whole numbers [height, width], 'starts' and 'members' lists of them")
-    check_count(len(starts) - 1)
-    check_pixels(len(members))
+    check_count(len(starts) - 1, pixels=len(members))
     if parts.shape[0] > size[1] or parts.shape[1] > size[0]:
         raise DataError(f"'parts' are {list(parts.shape)}, more than the {size[1]} x {size[0]} pixels of this image")
     if parts.max() >= parts.size:  # sums over the parts take an array of the largest number
@@ -208,14 +159,11 @@ def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
 
 
 def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:
-    if masks.size == 0 and len(masks) == 0:
-        return segments_of_pixels(size[::-1], [])
-    if masks.ndim != 3 or masks.shape[1:] != size[::-1]:
+    if masks.size and (masks.ndim != 3 or masks.shape[1:] != size[::-1]):
         raise DataError(f"'masks' must be [n, {size[1]}, {size[0]}] for this image, not {list(masks.shape)}")
-    if masks.dtype.kind not in "biu":
+    if masks.size and masks.dtype.kind not in "biu":
         raise DataError("'masks' must be true or false for each pixel")
-    check_count(len(masks))
-    check_pixels(int(np.count_nonzero(masks)))
+    check_count(len(masks), pixels=int(np.count_nonzero(masks)))
     regions = [np.flatnonzero(mask).astype(np.int32) for mask in masks]
     empty = next((number for number, pixels in enumerate(regions) if len(pixels) == 0), None)
     if empty is not None:
@@ -240,7 +188,10 @@ class CocoResults:
         entries = content.get("annotations") if isinstance(content, dict) else content
         if not isinstance(entries, list):
             raise DataError(f"{str(path)!r} must be a list of results, or a dictionary with 'images' and 'annotations'")
-        self._ids = _ids(content.get("images", []), path) if isinstance(content, dict) else {}
+        images = content.get("images", []) if isinstance(content, dict) else []
+        if not isinstance(images, list) or not all(map(_is_named, images)):
+            raise DataError(f"{str(path)!r}: 'images' must be a list of images, each with 'id' and 'file_name'")
+        self._ids = {image["file_name"]: image["id"] for image in images}
         self._entries: dict[int | str, list[dict[str, Any]]] = defaultdict(list)
         for number, entry in enumerate(entries):
             if not isinstance(entry, dict) or not isinstance(entry.get("image_id"), int | str):
@@ -250,56 +201,37 @@ class CocoResults:
     def proposals(self, name: str, size: tuple[int, int], file_name: str = "") -> Proposals | None:
         """The proposals of an image of this name, width and height; None if the file has none for it.
 
-        Args:
-            name: Its name in its data set.
-            size: Its width and height.
-            file_name: The name of its file, if it differs: 36979.jpg of Flickr30k's image 36979.
+        Its file may have another name: 36979.jpg of Flickr30k's image 36979.
         """
-        names = dict.fromkeys(filter(None, (name, file_name)))
-        known = [each for each in names if self._is_named(each)]
-        keys = [key for each in known or names for key in self._keys(each)]
+        names = list(dict.fromkeys(filter(None, (name, file_name))))
+        keys: list[int | str | None] = [self._ids.get(each, self._ids.get(PurePosixPath(each).name)) for each in names]
+        if not any(key is not None for key in keys):  # the possible ids of the image, most certain first
+            keys = []
+            for each in names:
+                file, digits = PurePosixPath(each), re.search(r"\d+$", PurePosixPath(each).stem)
+                keys += [each, file.name, file.stem, *([int(digits.group())] if digits else [])]
         found = next((self._entries[key] for key in keys if key in self._entries), None)
         return None if found is None else _proposals(found, size)
 
-    def _is_named(self, name: str) -> bool:
-        return name in self._ids or PurePosixPath(name).name in self._ids
 
-    def _keys(self, name: str) -> list[int | str]:
-        """The possible ids of an image, most certain first."""
-        file = PurePosixPath(name)
-        if self._is_named(name):
-            return [self._ids.get(name, self._ids.get(file.name, name))]
-        digits = re.search(r"\d+$", file.stem)
-        return [name, file.name, file.stem, *([int(digits.group())] if digits else [])]
-
-
-def _ids(images: Any, path: Path) -> dict[str, int | str]:
-    known = isinstance(images, list) and all(
-        isinstance(image, dict) and isinstance(image.get("file_name"), str) and isinstance(image.get("id"), int | str)
-        for image in images
-    )
-    if not known:
-        raise DataError(f"{str(path)!r}: 'images' must be a list of images, each with 'id' and 'file_name'")
-    return {image["file_name"]: image["id"] for image in images}
+def _is_named(image: Any) -> bool:
+    known = isinstance(image, dict) and isinstance(image.get("file_name"), str)
+    return known and isinstance(image.get("id"), int | str)
 
 
 def _proposals(entries: list[dict[str, Any]], size: tuple[int, int]) -> Proposals:
     check_count(len(entries))
-    scores = _numbers([entry["score"] for entry in entries if "score" in entry], "scores")
-    if len(scores) not in (0, len(entries)):
-        raise DataError("some proposals have a score and others have none")
-    ranks = checked_scores(scores if len(scores) else None, len(entries))
-    masked = sum("segmentation" in entry for entry in entries)
-    if masked not in (0, len(entries)):
-        raise DataError("some proposals have a segmentation and others have none")
-    if masked:
-        segments = segments_of_pixels(size[::-1], list(_masks(entries, size)))
-        return sorted_proposals(size, segment_boxes(segments), ranks, segments)
+    for field in ("score", "segmentation"):
+        if len({field in entry for entry in entries}) > 1:
+            raise DataError(f"some proposals have a {field} and others have none")
+    scores = _numbers([entry["score"] for entry in entries], "scores") if "score" in entries[0] else None
+    if "segmentation" in entries[0]:
+        return checked_proposals(size, segments_of_pixels(size[::-1], list(_masks(entries, size))), scores)
     rows = _numbers([entry.get("bbox") for entry in entries], "boxes")
     if rows.ndim != 2 or rows.shape[1] != 4:
         raise DataError("each proposal needs a 'bbox' of four numbers: x, y, width, height")
     rows[:, 2:] += rows[:, :2]
-    return sorted_proposals(size, checked_boxes(rows, size), ranks)
+    return checked_proposals(size, rows, scores)
 
 
 def _numbers(values: list[Any], what: str) -> NDArray[np.float64]:
@@ -312,19 +244,14 @@ def _numbers(values: list[Any], what: str) -> NDArray[np.float64]:
 def _masks(entries: list[dict[str, Any]], size: tuple[int, int]) -> Iterator[NDArray[np.int32]]:
     """The pixels of each, limited in their total number."""
     total = 0
-    for entry in entries:
-        pixels = _pixels(entry["segmentation"], size)
+    for shape in (entry["segmentation"] for entry in entries):
+        mask = np.zeros(0) if shape == [] else Mask(json.dumps(shape)).pixels(size)  # no polygons: no pixels
+        pixels = np.flatnonzero(mask).astype(np.int32)
+        if len(pixels) == 0:
+            raise DataError("the segmentation of a proposal has no pixels")
         total += len(pixels)
-        check_pixels(total)
+        check_count(len(entries), total)
         yield pixels
-
-
-def _pixels(segmentation: Any, size: tuple[int, int]) -> NDArray[np.int32]:
-    mask = np.zeros(0) if segmentation == [] else Mask(json.dumps(segmentation)).pixels(size)  # no polygons: no pixels
-    pixels = np.flatnonzero(mask).astype(np.int32)
-    if len(pixels) == 0:
-        raise DataError("the segmentation of a proposal has no pixels")
-    return pixels
 
 
 # The cache: segmenting an image takes a second, reading the segments some milliseconds.
@@ -335,22 +262,7 @@ class Cached:
 
     The key is a hash of the image's pixels and of the settings and the version of the proposer. Files are written
     atomically, so any number of processes may share a folder. Damaged files are replaced.
-
-    Attributes:
-        read: The number of images found in the folder.
-        made: The number of images computed.
-        damaged: The number of those whose file could not be read.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from excite.grounding.proposals import Hierarchy
-        >>> from PIL import Image
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     source = Cached(Hierarchy(), Path(folder))
-        ...     first, again = (source.of(Image.new("RGB", (8, 8)), "black.png") for _ in range(2))
-        ...     source.made, source.read
-        (1, 1)
+    ``read`` counts the images found in the folder, ``made`` those computed, ``damaged`` files that could not be read.
     """
 
     def __init__(self, proposer: Proposer, folder: Path) -> None:
@@ -360,8 +272,14 @@ class Cached:
 
     def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:  # noqa: ARG002 - the pixels tell
         """The proposals of an image."""
-        file = self._file(picture)
-        found = self._load(file, picture.size)
+        facts = [FORMAT, self.proposer.name, self.proposer.version, repr(self.proposer), picture.mode, picture.size]
+        key = fingerprint(facts, picture.tobytes(), digits=40)
+        file = self.folder / self.proposer.name / key[:2] / f"{key[2:]}.npz"
+        try:
+            found = read_npz(file, picture.size) if file.exists() else None
+        except DataError:
+            found = None
+            self.damaged += 1
         if found is None:
             found = self.proposer(picture)
             _save(found, file)
@@ -370,30 +288,12 @@ class Cached:
             self.read += 1
         return check_any(found, name)
 
-    def _file(self, picture: Image.Image) -> Path:
-        facts = [FORMAT, self.proposer.name, self.proposer.version, repr(self.proposer), picture.mode, picture.size]
-        key = fingerprint(facts, picture.tobytes(), digits=40)
-        return self.folder / self.proposer.name / key[:2] / f"{key[2:]}.npz"
-
-    def _load(self, file: Path, size: tuple[int, int]) -> Proposals | None:
-        if not file.exists():
-            return None
-        try:
-            return from_arrays(read_npz(file), size)
-        except DataError:
-            self.damaged += 1
-            return None
-
 
 def _save(proposals: Proposals, path: Path) -> None:
     arrays = proposals.arrays()
     if "parts" in arrays:
-        arrays["parts"] = _narrow(shrink_parts(arrays["parts"], LONGEST))
-        arrays["members"] = _narrow(arrays["members"])
+        arrays["parts"] = shrink_parts(arrays["parts"], LONGEST)
+    for name in arrays.keys() & {"parts", "members"}:  # as int16 where that is enough: half the file
+        if arrays[name].max(initial=0) <= np.iinfo(np.int16).max:
+            arrays[name] = arrays[name].astype(np.int16)
     atomic_write(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
-
-
-def _narrow(numbers: NDArray[np.int32]) -> NDArray[np.integer[Any]]:
-    """As int16 where that is enough: half the file."""
-    fits = numbers.size == 0 or numbers.max() <= np.iinfo(np.int16).max
-    return numbers.astype(np.int16) if fits else numbers

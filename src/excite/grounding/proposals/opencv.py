@@ -16,8 +16,7 @@ import numpy as np
 
 from excite.errors import ExciteError, ModelError
 from excite.grounding.proposals.base import Proposals, checked_scores, enlarge_boxes, shrink, sorted_proposals
-from excite.grounding.proposals.edges import edge_strength
-from excite.grounding.proposals.hierarchy import suppress_overlapping
+from excite.grounding.proposals.hierarchy import edge_strength, suppress_overlapping
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,59 +24,31 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-SMALLEST = 0.0015
-"""The least share of the image that a box covers: there would be too many smaller ones."""
-
-SMALLEST_SIDE = 8
-"""The least side of an image for OpenCV's search."""
-
+SMALLEST = 0.0015  # the least share of the image that a box covers: there would be too many smaller ones
+SMALLEST_SIDE = 8  # the least side of an image for OpenCV's search
+BRIGHT = 99  # the percentile of the edge strength that is scaled to 1, for faint and strong images alike
 OPTIONS = """
 stride shrinkNumber patchSize patchInnerSize numberOfGradientOrientations selfsimilarityGridSize numberOfTrees
 numberOfTreesToEvaluate
-""".split()
-"""The options that OpenCV divides by, so that they must be there."""
-
+""".split()  # of a forest: OpenCV divides by them, so that they must be there
 TREES = ("childs", "featureIds", "thresholds", "edgeBoundaries", "edgeBins")
-
-BRIGHT = 99
-"""The percentile of the edge strength that is scaled to 1, for faint and strong images alike."""
 
 
 @dataclass(frozen=True)
 class EdgeBoxes:
-    """Proposes boxes that hold whole contours, by EdgeBoxes.
-
-    Attributes:
-        count: The largest number of boxes.
-        model: A file with a structured forest for OpenCV; blank for our own edges.
-        step: The step of the sliding windows, OpenCV's ``alpha``.
-        most_alike: The largest IoU of two boxes, OpenCV's ``beta``.
-        longest: The longer side of the image that is searched, in pixels.
-
-    Example:
-        >>> from PIL import Image
-        >>> picture = Image.new("RGB", (80, 60), "blue")
-        >>> picture.paste("red", (20, 20, 50, 40))
-        >>> len(EdgeBoxes()(picture)) > 0
-        True
-    """
+    """Proposes boxes that hold whole contours, by EdgeBoxes."""
 
     count: int = 500
-    model: str = ""
-    step: float = 0.65
-    most_alike: float = 0.7
-    longest: int = 320
+    model: str = ""  # a file with a structured forest for OpenCV; blank for our own edges
+    step: float = 0.65  # of the sliding windows, OpenCV's alpha
+    most_alike: float = 0.7  # the largest IoU of two boxes, OpenCV's beta
+    longest: int = 320  # the longer side of the image that is searched, in pixels
 
     name: ClassVar[str] = "edge-boxes"
     version: ClassVar[int] = 1
 
     def __call__(self, picture: Image.Image) -> Proposals:
-        """The boxes, best first.
-
-        Raises:
-            ExciteError: OpenCV with its extra modules is not installed.
-            ModelError: The model file is missing or is none.
-        """
+        """The boxes, best first."""
         cv2 = opencv()
         small = shrink(picture, self.longest)
         shown = np.asarray(small)
@@ -99,19 +70,13 @@ def _own_edges(shown: Array) -> tuple[Array, Array]:
     strength = np.mean([strength for strength, _ in maps], axis=0)
     direction = maps[1][1]
     strength = np.clip(strength / max(float(np.percentile(strength, BRIGHT)), 1e-6), 0, 1)
-    return _thinned(strength, direction).astype(np.float32), direction.astype(np.float32)
-
-
-def _thinned(strength: Array, direction: Array) -> Array:
-    """Non-maximum suppression across the edges: 0 where a neighbour across the edge is stronger."""
-    height, width = strength.shape
     rows, columns = np.indices(strength.shape)
     down, right = np.rint(np.sin(direction)).astype(int), np.rint(np.cos(direction)).astype(int)
     crest = np.ones(strength.shape, bool)
-    for sign in (-1, 1):
-        beside = np.clip(rows + sign * down, 0, height - 1), np.clip(columns + sign * right, 0, width - 1)
-        crest &= strength >= strength[beside]
-    return np.where(crest, strength, 0)
+    for sign in (-1, 1):  # 0 where a neighbour across the edge is stronger
+        places = zip((rows + sign * down, columns + sign * right), strength.shape, strict=True)
+        crest &= strength >= strength[tuple(np.clip(place, 0, side - 1) for place, side in places)]
+    return np.where(crest, strength, 0).astype(np.float32), direction.astype(np.float32)
 
 
 def _model_edges(shown: Array, model: str) -> tuple[Array, Array]:
@@ -146,33 +111,18 @@ class SelectiveSearch:
 
     OpenCV gives the boxes in random order and without scores. Here the larger ones come first, which is the reversed
     order of merging; a score is no more than that.
-
-    Attributes:
-        count: The largest number of boxes.
-        quality: More colour spaces and finer segments: ten times as slow.
-        most_alike: The largest IoU of two boxes.
-        longest: The longer side of the image that is searched, in pixels.
-
-    Example:
-        >>> from PIL import Image
-        >>> len(SelectiveSearch()(Image.new("RGB", (60, 40), "blue")))
-        1
     """
 
     count: int = 500
-    quality: bool = False
-    most_alike: float = 0.8
-    longest: int = 320
+    quality: bool = False  # more colour spaces and finer segments: ten times as slow
+    most_alike: float = 0.8  # the largest IoU of two boxes
+    longest: int = 320  # the longer side of the image that is searched, in pixels
 
     name: ClassVar[str] = "selective-search"
     version: ClassVar[int] = 1
 
     def __call__(self, picture: Image.Image) -> Proposals:
-        """The boxes, largest first.
-
-        Raises:
-            ExciteError: OpenCV with its extra modules is not installed.
-        """
+        """The boxes, largest first."""
         cv2 = opencv()
         small = shrink(picture, self.longest)
         search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
@@ -199,12 +149,7 @@ def opencv() -> Any:
 
 
 def corners(rectangles: Any) -> NDArray[np.float32]:
-    """OpenCV's x, y, width, height as half-open boxes.
-
-    Example:
-        >>> corners([[1, 2, 3, 4]]).tolist()
-        [[1.0, 2.0, 4.0, 6.0]]
-    """
+    """OpenCV's x, y, width, height as half-open boxes."""
     boxes = np.asarray(rectangles, np.float32).reshape(-1, 4).copy()
     boxes[:, 2:] += boxes[:, :2]
     return boxes

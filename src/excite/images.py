@@ -1,11 +1,12 @@
-"""Reading images from files and arrays as upright eight-bit RGB, whatever their orientation, depth or inks."""
+"""Finding image files, and reading them as upright eight-bit RGB, whatever their orientation, depth or inks."""
 
+import glob
 import logging
 import os
 import stat
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from pathlib import Path
@@ -20,35 +21,102 @@ from excite.errors import ImageError, one_line
 
 Array = NDArray[Any]
 
+PICTURE_SUFFIXES = frozenset(
+    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"}
+    | {".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+)
+"""The suffixes that `find_images` takes from a folder, in any case."""
+
 FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
 """The formats that are read; some others of Pillow start external programs."""
 
-CHANNELS = (1, 3, 4)
-"""Grey, RGB, RGB with opacity."""
-
-ORIENTATION_TAG = 0x0112
-"""The EXIF entry of the orientation."""
-
-UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""The rotation to upright, by EXIF orientation; 1 is upright already."""
-
-MOST_PIXELS = {"AVIF": 60_000_000, "JPEG2000": 30_000_000, "WEBP": 50_000_000}
-"""Of formats whose decoders take much more memory than the image."""
+CHANNELS = (1, 3, 4)  # grey, RGB, RGB with opacity
+ORIENTATION_TAG = 0x0112  # the EXIF entry of the orientation: 1 is upright
+TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
+UPRIGHT = {number: Image.Transpose[name] for number, name in enumerate(TURNS.split(), start=2)}  # by orientation
+MOST_PIXELS = {"AVIF": 60_000_000, "JPEG2000": 30_000_000, "WEBP": 50_000_000}  # decoders that take much more memory
+STRIP = 2**20  # pixels that are converted at a time
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # an application's own handlers still apply
 
 _OPENING = threading.Lock()  # filters of warnings belong to the whole process
 
-STRIP = 2**20
-"""Pixels that are converted at a time."""
+
+# Finding.
+
+
+def find_images(patterns: str | Sequence[str]) -> list[Path]:
+    """The images of file names, folders and patterns, each once, in the order of the patterns and then by name.
+
+    A named file is taken whatever its suffix. A folder means all images in it and below, by their suffix (see
+    `PICTURE_SUFFIXES`), without hidden ones and without following links to other folders. A pattern may hold ``*``,
+    ``?``, ``[...]`` and ``**`` (any number of folders); of its matches, images and folders are taken.
+
+    Example:
+        >>> find_images(["photos", "more/*.jpg"])  # doctest: +SKIP
+        [PosixPath('photos/cat.jpg'), PosixPath('more/dog.jpg')]
+    """
+    names = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
+    if not names:
+        raise ImageError("no images were named: give at least one file, folder or pattern such as 'photos/*.jpg'.")
+    found: dict[str, Path] = {}
+    for name in names:
+        matches = list(_matches(os.fspath(name)))
+        if not matches:
+            raise ImageError(f"no images found for {name!r}: check the name, or that the folder holds images.")
+        for path in matches:
+            found.setdefault(os.path.realpath(path), path)
+    return list(found.values())
+
+
+def file_state(path: Path) -> tuple[str, int, int]:
+    """Identifies the content of a file: its resolved path, modification time and size."""
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise ImageError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+    return str(path.resolve()), state.st_mtime_ns, state.st_size
+
+
+def is_picture_argument(argument: str) -> bool:
+    """Whether an argument means images rather than a concept: by its suffix, or as a path (``cat/``) or pattern.
+
+    Example:
+        >>> [is_picture_argument(word) for word in ("dog.jpg", "holiday/", "*.png", "cat", "2")]
+        [True, True, True, False, False]
+    """
+    return Path(argument).suffix.lower() in PICTURE_SUFFIXES or "/" in argument or glob.has_magic(argument)
+
+
+def _matches(name: str) -> Iterator[Path]:
+    """The images of one name, folder or pattern, in order."""
+    path = Path(name)
+    if path.exists() and not path.is_dir():
+        yield path
+        return
+    matches = [path] if path.is_dir() else map(Path, sorted(glob.glob(name, recursive=True)))  # noqa: PTH207 - takes absolute patterns too
+    for match in matches:
+        if match.is_dir():
+            yield from _pictures_below(match)
+        elif match.suffix.lower() in PICTURE_SUFFIXES:
+            yield match
+
+
+def _pictures_below(folder: Path) -> Iterator[Path]:
+    """All images in a folder and below by name, without hidden files and folders."""
+
+    def refuse(error: OSError) -> None:
+        reason = f"{error.strerror}; check its permissions."
+        raise ImageError(f"the folder {error.filename!r} cannot be read: {reason}") from error
+
+    for parent, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = sorted(inner for inner in folders if not inner.startswith("."))
+        for file in sorted(files):
+            if not file.startswith(".") and Path(file).suffix.lower() in PICTURE_SUFFIXES:
+                yield Path(parent, file)
+
+
+# Reading.
 
 
 def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tensor) -> Image.Image:
@@ -67,14 +135,7 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
 
     Pillow's guard against decompression bombs stays on, and its warning is an error here.
 
-    Args:
-        source: the name of a file, or an image, array or tensor.
-
-    Returns:
-        A new RGB image without metadata.
-
-    Raises:
-        ImageError: the image cannot be read; the message has the reason and the remedy.
+    The result is a new RGB image without metadata; an ImageError has the reason and the remedy.
 
     Example:
         >>> read_image(np.zeros((4, 6), dtype=np.uint8)).size
@@ -94,17 +155,7 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
 def decode_image(content: bytes, name: str = "the image", *, most_pixels: int | None = None) -> Image.Image:
     """As `read_image`, from the bytes of a file.
 
-    Args:
-        content: the whole file.
-        name: its name in errors.
-        most_pixels: a stricter limit than Pillow's own, checked before decoding.
-
-    Raises:
-        ImageError: the image cannot be read.
-
-    Example:
-        >>> decode_image(b"P5 1 1 255 x").size
-        (1, 1)
+    ``name`` is for errors; ``most_pixels`` is a stricter limit than Pillow's own, checked before decoding.
     """
     image = _opened(BytesIO(content), name)
     if most_pixels is not None and image.width * image.height > most_pixels:
@@ -115,22 +166,12 @@ def decode_image(content: bytes, name: str = "the image", *, most_pixels: int | 
 
 
 def picture_format(content: bytes, name: str = "the image") -> str:
-    """The format of a file by its first bytes; an ImageError where it is none of those that are read, or a bomb.
-
-    Example:
-        >>> picture_format(b"P5 1 1 255 x")
-        'PPM'
-    """
+    """The format of a file by its first bytes; an ImageError where it is none of those that are read, or a bomb."""
     return str(_opened(BytesIO(content), name).format)
 
 
 def readable_formats() -> list[str]:
-    """The formats that are read, by Pillow's names; older versions of Pillow know fewer.
-
-    Example:
-        >>> "JPEG" in readable_formats(), "EPS" in readable_formats()
-        (True, False)
-    """
+    """The formats that are read, by Pillow's names; older versions of Pillow know fewer."""
     Image.init()
     return [known for known in FORMATS if known in Image.OPEN]
 
@@ -159,11 +200,10 @@ def _from_file(path: Path) -> Image.Image:
 
 def _opened(file: BinaryIO, name: str) -> Image.Image:
     """Open with Pillow, with a strict guard against decompression bombs."""
-    formats = readable_formats()
     try:
         with _quietly():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return Image.open(file, formats=formats)
+            return Image.open(file, formats=readable_formats())
     except UnidentifiedImageError as error:
         raise ImageError(
             f"{name} is not an image excite can read, or it is cut off: convert it to PNG or JPEG."
@@ -182,12 +222,18 @@ def _decoded(image: Image.Image, name: str, *, own: bool = True) -> Image.Image:
     """Decode all pixels and convert them to upright RGB, with at most two images in memory."""
     if image.width == 0 or image.height == 0:
         raise ImageError(f"{name} has no pixels ({image.width} x {image.height}): both sides must be at least 1.")
-    _check_room(image, name)
+    most = MOST_PIXELS.get(image.format or "", image.width * image.height)
+    if image.width * image.height > most:
+        raise ImageError(
+            f"{name} has {image.width} x {image.height} pixels, and decoding more than {most:,} as {image.format} "
+            "takes gigabytes: make it smaller, or save it as JPEG or PNG."
+        )
+    may_warn = image.format in {"PNG", "TIFF"} or getattr(image, "is_animated", False)
     try:
-        with _quietly() if _may_warn(image) else nullcontext():
+        with _quietly() if may_warn else nullcontext():
             image.load()
         turn = _turn(image, name)
-        plain = as_rgb(image, name)
+        plain = _as_rgb(image, name)
         if own and plain is not image:
             image.close()
         if turn is not None:
@@ -208,21 +254,6 @@ def _quietly() -> Iterator[None]:
     with _OPENING, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def _may_warn(image: Image.Image) -> bool:
-    """Whether Pillow may warn while it decodes."""
-    return image.format in {"PNG", "TIFF"} or getattr(image, "is_animated", False)
-
-
-def _check_room(image: Image.Image, name: str) -> None:
-    """Refuse images whose decoder would need several times their memory."""
-    most = MOST_PIXELS.get(image.format or "", image.width * image.height)
-    if image.width * image.height > most:
-        raise ImageError(
-            f"{name} has {image.width} x {image.height} pixels, and decoding more than {most:,} as {image.format} "
-            "takes gigabytes: make it smaller, or save it as JPEG or PNG."
-        )
 
 
 def _broken(name: str, error: Exception) -> ImageError:
@@ -258,8 +289,7 @@ def _channels_last(tensor: torch.Tensor) -> Array:
         raise ImageError(f"the tensor {shape} is not an image: pass [3, H, W] or [1, H, W], permute it if need be.")
     if tensor.dtype is torch.bfloat16:
         tensor = tensor.float()
-    array: Array = tensor.numpy() if tensor.ndim == 2 else tensor.permute(1, 2, 0).numpy()
-    return array
+    return np.asarray(tensor.numpy() if tensor.ndim == 2 else tensor.permute(1, 2, 0).numpy())
 
 
 def _from_array(array: Array, name: str) -> Image.Image:
@@ -271,7 +301,7 @@ def _from_array(array: Array, name: str) -> Image.Image:
     eight = _eight_bits(array, name)
     grey = eight.ndim == 3 and eight.shape[2] == 1
     image = Image.fromarray(np.ascontiguousarray(eight[:, :, 0] if grey else eight))
-    plain = as_rgb(image, name)
+    plain = _as_rgb(image, name)
     return plain.copy() if plain is image else plain  # it may share its memory with the array
 
 
@@ -297,13 +327,8 @@ def _eight_bits(array: Array, name: str) -> NDArray[np.uint8]:
 # Images of any mode as eight-bit RGB, with at most one more of them in memory.
 
 
-def as_rgb(image: Image.Image, name: str) -> Image.Image:
-    """A decoded image of any mode as RGB; one that is RGB already is returned itself. ``name`` is for errors.
-
-    Example:
-        >>> as_rgb(Image.new("LA", (2, 2)), "a clear picture").getpixel((0, 0))
-        (255, 255, 255)
-    """
+def _as_rgb(image: Image.Image, name: str) -> Image.Image:
+    """A decoded image of any mode as RGB; one that is RGB already is returned itself. ``name`` is for errors."""
     if image.mode == "CMYK":
         return _from_inks(image)
     if image.mode == "F" or image.mode.startswith("I"):
