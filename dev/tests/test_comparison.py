@@ -8,7 +8,7 @@ import pytest
 import torch
 from zoo import torchvision_models
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
 
 try:
