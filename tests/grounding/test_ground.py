@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from described import first_hit
 from learning import TINY, trained
 from PIL import Image
 
@@ -15,7 +16,6 @@ from excite.grounding.ground import as_map, span_of, unused_spans
 from excite.grounding.phrase_maps import active_hints
 from excite.grounding.proposals import Proposals
 from excite.metrics.boxes import box_iou
-from excite.metrics.ranking import first_hit
 from excite.vocabulary import Labels, read_phrase
 
 RED, BLUE = (5, 5, 20, 20), (35, 15, 55, 35)
