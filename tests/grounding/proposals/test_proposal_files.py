@@ -32,7 +32,7 @@ def save(tmp_path):
         if name.endswith(".mat"):
             from scipy.io import savemat
 
-            savemat(path, content)
+            savemat(path, content, do_compression=True)  # without: test_matlab_files_by_hand
         elif name.endswith(".npz"):
             np.savez(path, **content)
         elif isinstance(content, bytes):
