@@ -107,7 +107,12 @@ class AttentionMap:
         return threshold_box(self.values, self.image_size, alpha, mode)
 
     def upsample(self, size: tuple[int, int] | None = None, mode: Mode = "bicubic") -> torch.Tensor:
-        """The values ``[height, width]`` at the image's own size, or at another ``(width, height)``."""
+        """The values ``[height, width]`` at the image's own size, or at another ``(width, height)``.
+
+        Example:
+            >>> AttentionMap(torch.eye(7), "cat", "pool2", "mwp", 1.0, (70, 50)).upsample().shape
+            torch.Size([50, 70])
+        """
         return upsample(self.values, self.image_size if size is None else size, mode)
 
     def overlay(
@@ -146,7 +151,12 @@ class AttentionMap:
         )
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The values ``[h, w]`` as an array on the CPU."""
+        """The values ``[h, w]`` as an array on the CPU.
+
+        Example:
+            >>> AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).numpy().tolist()
+            [[1.0, 0.0], [0.0, 1.0]]
+        """
         return to_numpy(self.values)
 
     def to_dict(self, *, alpha: float = DEFAULT_ALPHA, mode: Mode = "bicubic") -> dict[str, Any]:
