@@ -20,9 +20,9 @@ from excite.jobs import open_results
 from excite.jobs.parquet import arrow, save_parquet
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.reading import read_network
+from excite.tags.captions import read_captions
 from excite.tags.cleaning import SurveyStore
 from excite.tags.corpus import Corpus
-from excite.tags.captions import read_captions
 from excite.tags.images.shards import make_index, read_index
 from excite.training.features import FeatureStore
 
