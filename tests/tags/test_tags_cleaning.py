@@ -217,14 +217,6 @@ class TestSameWhateverTheForm:
         self.same(tmp_path, whole)
         assert len(surveyed) == len(records) // 1000  # each row group once
 
-    def test_shuffling(self, records, whole, tmp_path, write_rows):
-        """The order within a user counts, and which of two images of one name comes first; nothing else does."""
-        users = {user: number for number, user in enumerate(sorted({str(user) for *_, user in records}))}
-        order = sorted(range(len(records)), key=lambda row: (-users[str(records[row][2])], row))
-        cleaned(write_rows(tmp_path / "mixed.parquet", [records[row] for row in order]), tmp_path)
-        self.same(tmp_path, whole, ["kept.tags.csv"])
-        assert sorted(map(str, kept(tmp_path))) == sorted(map(str, kept(whole)))
-
 
 class TestOddInput:
     FIVE = ("e", "d", "c", "b", "a")
