@@ -116,6 +116,10 @@ class TestTruth:
                 expected = reference_cleaning.clean(records, rules.against, rules.least_tags, overlap=rules.overlap)
                 assert row["kept"] == sum(not rule for rule, _ in expected)
                 assert row["similar"] == sum(rule == "similar" for rule, _ in expected)
+            else:  # the plain rules cannot leave one out
+                (folder := tmp_path / row["choice"]).mkdir()
+                report = cleaned(made / CORPUS, folder, rules)
+                assert (row["kept"], row["similar"]) == (report["kept"], report["dropped"].get("similar", 0))
         counts = Dictionary.read(made / COUNTS).counts
         for row in told["dictionary"]:
             assert row["tags"] == sum(count >= row["least_count"] for count in counts)
