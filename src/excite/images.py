@@ -228,8 +228,8 @@ def _decoded(image: Image.Image, name: str, *, own: bool = True) -> Image.Image:
             f"{name} has {image.width} x {image.height} pixels, and decoding more than {most:,} as {image.format} "
             "takes gigabytes: make it smaller, or save it as JPEG or PNG."
         )
-    may_warn = image.format in {"PNG", "TIFF"} or getattr(image, "is_animated", False)
     try:
+        may_warn = image.format in {"PNG", "TIFF"} or getattr(image, "is_animated", False)
         with _quietly() if may_warn else nullcontext():
             image.load()
         turn = _turn(image, name)

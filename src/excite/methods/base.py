@@ -66,12 +66,20 @@ class Method:
 
 def blurred(maps: Tensor, amount: float = BLUR) -> Tensor:
     """A Gaussian blur of sigma ``amount`` times the longer side; at the borders the maps are mirrored."""
-    from scipy import ndimage  # not needed by most methods
-
     sigma = amount * max(maps.shape[-2:])
-    values, radius = maps.detach().double().cpu().numpy(), math.ceil(CUT * sigma)
-    smooth = ndimage.gaussian_filter(values, sigma, mode="reflect", radius=radius, axes=(-2, -1))
-    return torch.from_numpy(smooth).to(maps)
+    down, across = (_gaussian(side, sigma).to(maps) for side in maps.shape[-2:])
+    return down @ maps @ across.T
+
+
+def _gaussian(side: int, sigma: float) -> Tensor:
+    """The matrix [side, side] that blurs one dimension: each row a Gaussian, folded back where it leaves the map."""
+    reach = math.ceil(CUT * sigma)
+    offsets = torch.arange(-reach, reach + 1)
+    weights = torch.exp(-0.5 * (offsets.double() / sigma).square())
+    places = (torch.arange(side)[:, None] + offsets) % (2 * side)
+    places = torch.minimum(places, 2 * side - 1 - places)
+    blur = torch.zeros(side, side, dtype=torch.float64)
+    return blur.scatter_add_(1, places, (weights / weights.sum()).expand(side, -1))
 
 
 def normalised(maps: Tensor) -> Tensor:
