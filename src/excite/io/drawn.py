@@ -24,10 +24,8 @@ LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file
 def draw(picture: Image.Image, path: Path, question: object = None) -> Path:
     """Write an image as a PNG that is marked as drawn by excite; level 3 is quicker than the default 6 and as small.
 
-    Args:
-        picture: the image.
-        path: its name; that of a drawing for another question gets a hash of this question at its end.
-        question: all that the drawing depends on, as plain values; without it an older drawing is replaced.
+    Where a drawing for another question (all that it depends on, as plain values) has this name, the new one gets a
+    hash of its question at the end of its name; without a question it replaces the old one.
     """
     mark = fingerprint(question, digits=10)
     if question is not None and is_drawn(path) and _marks(path).get("Question") != mark:
@@ -79,11 +77,6 @@ def map_names(name: str, maps: Sequence[Any]) -> list[str]:
 
 
 def slug(text: str, most: int) -> str:
-    """The words of a text with - between them, at most ``most`` bytes: no dots, slashes or blanks.
-
-    Example:
-        >>> slug("photos/a b.jpg", 100)
-        'photos-a-b-jpg'
-    """
+    """The words of a text with - between them, at most ``most`` bytes: photos-a-b-jpg for "photos/a b.jpg"."""
     words = re.sub(r"\W+", "-", unicodedata.normalize("NFC", text)).strip("-")
     return words.encode()[:most].decode(errors="ignore").strip("-") or "picture"

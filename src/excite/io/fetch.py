@@ -27,21 +27,13 @@ HASHES = {40: "SHA-1", 64: "SHA-256"}  # by the length of their hexadecimal digi
 
 @dataclass(frozen=True)
 class Remote:
-    """A file on the web.
+    """A file on the web."""
 
-    Attributes:
-        name: its local name.
-        url: its address.
-        digest: its SHA-1 or SHA-256, in hexadecimal.
-        mirrors: other addresses, tried in turn.
-        size: its number of bytes, where known.
-    """
-
-    name: str
+    name: str  # here
     url: str
-    digest: str
-    mirrors: tuple[str, ...] = ()
-    size: int | None = None
+    digest: str  # its SHA-1 or SHA-256, in hexadecimal
+    mirrors: tuple[str, ...] = ()  # other addresses, tried in turn
+    size: int | None = None  # its number of bytes, where known
 
 
 def cache_folder() -> Path:

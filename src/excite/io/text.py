@@ -37,12 +37,7 @@ def for_markdown(text: str) -> str:
 
 
 def markdown_code(text: str) -> str:
-    r"""The text as code in Markdown.
-
-    Example:
-        >>> print(markdown_code("excite ls"), markdown_code("excite attend 'a`b'"))
-        `excite ls` <code>excite attend 'a\`b'</code>
-    """
+    """The text as code in Markdown."""
     shown = visible(text)
     return f"<code>{for_markdown(text)}</code>" if re.search("[`<>&|]", shown) else f"`{shown}`"
 
@@ -53,12 +48,7 @@ def markdown_list(lines: Iterable[str]) -> str:
 
 
 def for_html(text: str) -> str:
-    r"""The text in HTML, between tags or in quotes.
-
-    Example:
-        >>> print(for_html("<b>\n"))
-        &lt;b&gt;\n
-    """
+    """The text in HTML, between tags or in quotes."""
     return escape(visible(text))
 
 
@@ -91,12 +81,7 @@ def _shown(value: Any) -> Any:
 
 
 def for_log(error: BaseException) -> str:
-    """An error in a log: its kind, and where it arose. Its message may quote a user and is left out.
-
-    Example:
-        >>> for_log(KeyError("secret"))
-        'KeyError'
-    """
+    """An error in a log: its kind, and where it arose. Its message may quote a user and is left out."""
     frames = reversed(traceback.extract_tb(error.__traceback__)[-PLACES:])
     places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
     return " < ".join([type(error).__name__, *places])

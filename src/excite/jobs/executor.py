@@ -52,22 +52,14 @@ Runner = Callable[[Iterable[Job]], Iterator[tuple[Job, Outcome]]]
 class Executor:
     """Where and by how many workers jobs are run.
 
-    Attributes:
-        engine: "local" for this machine, "ray" for a cluster.
-        workers: the number of processes; None for one, or with Ray for one per CPU of the cluster.
-        address: of the cluster, HOST:PORT or ray://HOST:PORT; "auto" for the one that this machine belongs to, "local"
-            for a new one on this machine; None for "auto" where there is one, else "local".
-        all_threads: a single local worker may compute on all cores. The last digits then depend on their number.
-
-    Example:
-        >>> Executor(workers=2).is_cluster, Executor("ray", address="auto").is_cluster
-        (False, True)
+    The address of a cluster is HOST:PORT or ray://HOST:PORT; "auto" for the one that this machine belongs to, "local"
+    for a new one on this machine; None for "auto" where there is one, else "local".
     """
 
-    engine: str = "local"
-    workers: int | None = None
+    engine: str = "local"  # this machine; or "ray" for a cluster
+    workers: int | None = None  # processes; None for one, or with Ray for one per CPU of the cluster
     address: str | None = None
-    all_threads: bool = False
+    all_threads: bool = False  # a single local worker may use all cores: the last digits then depend on their number
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -91,14 +83,9 @@ class Executor:
 
     @contextmanager
     def start(self, work: Work[Any], writes: Path | None = None) -> Iterator[Runner]:
-        """Start the workers once and reuse them for several job lists; a start takes seconds.
-
-        Args:
-            work: computes the result of each task.
-            writes: a folder into which the work itself writes files.
+        """Start the workers once and reuse them for several job lists; ``writes``: where the work itself writes files.
 
         Example:
-            >>> from excite.jobs import Job
             >>> with Executor().start(dict) as runner:
             ...     [[outcome for _, outcome in runner([Job({"n": n})])] for n in (1, 2)]
             [[{'n': 1}], [{'n': 2}]]
@@ -142,12 +129,10 @@ def one_thread() -> Iterator[None]:
 def in_order(
     jobs: Iterable[Job], submit: Callable[[Job], Callable[[], Outcome]], most: Callable[[], int]
 ) -> Iterator[tuple[Job, Outcome]]:
-    """The jobs in their order, each with its result, computed elsewhere.
+    """The jobs in their order, each with its result, computed elsewhere; jobs are read as late as possible.
 
-    Args:
-        jobs: read one by one, as late as possible.
-        submit: submits a job to a worker; returns a function that waits for the result.
-        most: the largest number of submitted jobs, once the first is submitted.
+    ``submit`` gives a job to a worker and returns a function that waits for the result, ``most`` is the largest number
+    of submitted jobs once the first is submitted.
     """
     waiting: deque[tuple[Job, Callable[[], Outcome]]] = deque()
     busy = 0

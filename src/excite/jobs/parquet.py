@@ -83,11 +83,7 @@ def _cell(value: Any, kind: str) -> Any:
 
 
 def parts_of(folder: Path) -> list[Path]:
-    """The files of a folder of results, in order.
-
-    Raises:
-        ExciteError: one is damaged, or was not written by excite.
-    """
+    """The files of a folder of results, in order; an `ExciteError` if one is damaged or not excite's."""
     parts = sorted(folder.glob("part-*.parquet"))
     for path in parts:
         with _damage_told(path):
