@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import parametrize
 from zoo import torchvision_models
 
 from excite.errors import NoRuleError
@@ -105,11 +104,3 @@ def test_segmentation_and_detection_heads_are_modules_too():
         net.classifier[4].bias.zero_()
     won = mwp(net, torch.rand(1, 3, 48, 48), 2, layer="backbone.layer2")
     assert 0.9 < float(won.sum()) < 1 + 1e-4
-
-
-def test_parametrised_architectures():
-    net, x = network("squeezenet1_0"), picture("squeezenet1_0")
-    before = mwp(net, x, 3, layer="features.2")
-    nn.utils.parametrizations.weight_norm(net.features[3].squeeze)
-    assert parametrize.is_parametrized(net.features[3].squeeze)
-    torch.testing.assert_close(mwp(net, x, 3, layer="features.2"), before, rtol=1e-4, atol=1e-7)

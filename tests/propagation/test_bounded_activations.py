@@ -7,16 +7,11 @@ from oracle import (
     Net,
     activated,
     agree,
-    batch_norm,
     bounded,
     flat,
     joined,
     layer,
-    matrix,
-    max_pool,
     picked,
-    pooled,
-    randomise,
     relu,
 )
 from torch import nn
@@ -68,67 +63,6 @@ def test_consumers_count_from_lambda(name, signed):
         return bounded(second, values(function, second), least)
 
     agree(net, picture(signed=signed), reference)
-
-
-@pytest.mark.parametrize("name", ["tanh", "elu", "relu6", "hardtanh", "clamp"])
-def test_a_norm_behind_the_activation_moves_its_rest(name):
-    """The activation ends the neuron; a unit at the least value of a hard activation passes nothing, as with ReLU."""
-    function, least = LAMBDA[name]
-    net = Net(lambda net, h: net.bn(function(net.a(h))), 48, a=conv(), bn=nn.BatchNorm2d(3))
-
-    def reference(lowest):
-        made, shape = layer(lowest, net.a, SHAPE)
-        acted = bounded(made, values(function, made), least)
-        if name in {"relu6", "hardtanh", "clamp"}:
-            acted.ways = [(made, np.diag((acted.rate > 0).astype(float)))]
-        return batch_norm(acted, net.bn, shape)
-
-    for seed in range(3):
-        randomise(net, seed)
-        agree(net, picture(seed), reference)
-
-
-TRAVELS = {
-    "max pooling": (lambda net, h: net.pool(h), lambda net, units: max_pool(units, net.pool, OUT)),
-    "average pooling": (
-        lambda net, h: F.avg_pool2d(h, 2, padding=1),
-        lambda net, units: (pooled(units, matrix(lambda h: F.avg_pool2d(h, 2, padding=1), OUT)), (3, 3, 3)),
-    ),
-    "permute": (
-        lambda net, h: h.permute(0, 1, 3, 2),
-        lambda net, units: (picked(units, np.arange(48).reshape(OUT).transpose(0, 2, 1)), OUT),
-    ),
-    "slice": (
-        lambda net, h: h[:, :, 1:, ::2],
-        lambda net, units: (picked(units, np.arange(48).reshape(OUT)[:, 1:, ::2]), (3, 3, 2)),
-    ),
-    "padding by reflection": (
-        lambda net, h: F.pad(h, (1, 1, 1, 1), mode="reflect"),
-        lambda net, units: (
-            picked(units, np.pad(np.arange(48).reshape(OUT), ((0, 0), (1, 1), (1, 1)), mode="reflect")),
-            (3, 6, 6),
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TRAVELS)
-def test_lambda_travels_through_copies_and_pools(name):
-    through, reference_through = TRAVELS[name]
-
-    def body(net, h):
-        return net.b(through(net, torch.tanh(net.a(h))))
-
-    probe = Net(through, 1, pool=nn.MaxPool2d(2), drop=nn.Dropout())
-    width = conv(3, 2).double()(through(probe, torch.zeros(1, *OUT, dtype=torch.float64))).numel()
-    net = Net(body, width, a=conv(), b=conv(3, 2), pool=nn.MaxPool2d(2), drop=nn.Dropout())
-
-    def reference(lowest):
-        made, _ = layer(lowest, net.a, SHAPE)
-        units, shape = reference_through(net, bounded(made, np.tanh(made.values), -1.0))
-        return layer(units, net.b, shape)[0]
-
-    agree(net, picture(2), reference)
 
 
 @pytest.mark.parametrize("sizes", [(3, 3), (2, 4), (4, 2)])

@@ -129,15 +129,12 @@ def discarded(net, x):
 
 SPELLINGS = {
     "F.relu in place": lambda net, x: F.relu(x, inplace=True),
-    "x.relu_()": lambda net, x: x.relu_(),
     "result thrown away": discarded,
     "one module used twice": lambda net, x: net.relu(x),
-    "clamp": lambda net, x: x.clamp(min=0),
     "clamp_": lambda net, x: x.clamp_(0),
     "hardtanh": lambda net, x: F.hardtanh(x, 0.0, 1e9),
     "threshold": lambda net, x: F.threshold(x, 0, 0),
     "maximum": lambda net, x: torch.maximum(torch.zeros_like(x), x),
-    "max": lambda net, x: torch.max(x, torch.zeros(())),
     "leaky without a leak": lambda net, x: F.leaky_relu(x, 0.0),
     "written into a part": lambda net, x: torch.cat([x[:, :2].clone().relu_(), x[:, 2:].relu()], 1),
     "written through a view": lambda net, x: (x.view(-1).relu_(), x)[1],

@@ -58,16 +58,9 @@ def compiled(function):
 
 UNKNOWN = {
     "fft_fft": lambda h: torch.fft.fft(h).abs(),
-    "interpolate": lambda h: F.interpolate(h, scale_factor=1.0, mode="bicubic"),
-    "scaled_dot_product_attention": lambda h: F.scaled_dot_product_attention(h, h, h),
     "matmul": lambda h: h @ h.transpose(2, 3),
     "glu": lambda h: F.glu(torch.cat([h, h], 1), 1),
-    "grid_sample": lambda h: F.grid_sample(h, torch.zeros(len(h), 4, 4, 2, dtype=h.dtype), align_corners=False),
-    "lerp": lambda h: h.lerp(h.flip(1), 0.5),
     "scatter_add": lambda h: h.scatter_add(1, torch.zeros_like(h, dtype=torch.long), h),
-    "index_put": lambda h: h.index_put((torch.tensor([0]), torch.tensor([1])), h[0, 0], accumulate=True),
-    "std": lambda h: h.std(1, keepdim=True).expand_as(h),
-    "norm": lambda h: h.norm(dim=1, keepdim=True).expand_as(h),
 }
 
 
