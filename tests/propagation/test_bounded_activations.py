@@ -7,11 +7,15 @@ from oracle import (
     Net,
     activated,
     agree,
+    batch_norm,
     bounded,
     flat,
     joined,
     layer,
+    matrix,
     picked,
+    picture,
+    pooled,
     relu,
 )
 from torch import nn
@@ -36,11 +40,6 @@ LAMBDA = {
 SHAPE, OUT = (2, 4, 4), (3, 4, 4)
 
 
-def picture(seed=0, batch=2, *, signed=False):
-    x = torch.randn(batch, *SHAPE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return x if signed else x.abs()
-
-
 def conv(inputs=2, outputs=3):
     return nn.Conv2d(inputs, outputs, 3, padding=1)
 
@@ -63,6 +62,34 @@ def test_consumers_count_from_lambda(name, signed):
         return bounded(second, values(function, second), least)
 
     agree(net, picture(signed=signed), reference)
+
+
+@pytest.mark.parametrize("name", ["hardtanh", "clamp"])
+def test_at_the_least_value_of_a_hard_activation_nothing_is_passed(name):
+    """Also where a norm behind it moves that value: the activation ends the neuron, as ReLU does."""
+    function, least = LAMBDA[name]
+    net = Net(lambda net, h: net.bn(function(net.a(h))), 48, a=conv(), bn=nn.BatchNorm2d(3))
+
+    def reference(lowest):
+        made, shape = layer(lowest, net.a, SHAPE)
+        acted = bounded(made, values(function, made), least)
+        acted.ways = [(made, np.diag((acted.rate > 0).astype(float)))]
+        return batch_norm(acted, net.bn, shape)
+
+    agree(net, picture(1), reference)
+
+
+def test_average_pooling_rests_where_its_children_rest():
+    def pool(h):
+        return F.avg_pool2d(h, 2, padding=1)
+
+    net = Net(lambda net, h: net.b(pool(torch.tanh(net.a(h)))), 18, a=conv(), b=conv(3, 2))
+
+    def reference(lowest):
+        made, _ = layer(lowest, net.a, SHAPE)
+        return layer(pooled(bounded(made, np.tanh(made.values), -1.0), matrix(pool, OUT)), net.b, (3, 3, 3))[0]
+
+    agree(net, picture(2), reference)
 
 
 @pytest.mark.parametrize("sizes", [(3, 3), (2, 4), (4, 2)])

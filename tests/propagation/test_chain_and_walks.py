@@ -80,10 +80,8 @@ NETS = {
     "norm and relu": (lambda: Normed(nn.ReLU()), (1, 2, 3, 3), ["mix", "act", "norm", "conv", "low"]),
     "norm and tanh": (lambda: Normed(nn.Tanh()), (1, 2, 3, 3), ["mix", "act", "norm", "conv", "low"]),
     "norm and relu6": (lambda: Normed(nn.ReLU6()), (1, 2, 3, 3), ["mix", "act", "norm", "conv", "low"]),
-    "norm and silu": (lambda: Normed(nn.SiLU()), (1, 2, 3, 3), ["mix", "act", "norm", "conv", "low"]),
     "nothing behind the norm": (lambda: Normed(nn.Identity()), (1, 2, 3, 3), ["mix", "act", "norm", "conv", "low"]),
     "layer norm": (lambda: Normed(nn.GELU(), "layer"), (1, 2, 3, 3), ["mix", "norm", "conv", "low"]),
-    "layer norm and tanh": (lambda: Normed(nn.Tanh(), "layer"), (1, 2, 3, 3), ["mix", "norm", "conv", "low"]),
     "branches": (Branched, (1, 4), ["joint", "b", "relu#0", "a", "low"]),
 }
 
@@ -204,10 +202,8 @@ class Product(nn.Module):
 
 WEIGHTS = {
     "grouped": lambda: nn.Conv2d(4, 6, 2, groups=2),
-    "depthwise": lambda: nn.Conv2d(4, 8, 2, groups=4),
     "dilated": lambda: nn.Conv2d(4, 3, 2, dilation=2, padding=1, stride=2),
     "transposed": lambda: nn.ConvTranspose2d(4, 2, 2, stride=2),
-    "transposed and grouped": lambda: nn.ConvTranspose2d(4, 4, 2, groups=2),
     "reflected": lambda: nn.Conv2d(4, 2, 3, padding=1, padding_mode="reflect"),
     "over channels": Over,
     "average": lambda: nn.AvgPool2d(2, padding=1),

@@ -11,6 +11,7 @@ from oracle import (
     flat,
     layer,
     picked,
+    picture,
     pooled,
     relu,
     summed,
@@ -23,11 +24,6 @@ from excite.propagation import mwp, transition_matrix
 
 SHAPE = (2, 4, 4)
 SIZE = 32
-
-
-def picture(seed=0, batch=2, *, signed=False):
-    x = torch.randn(batch, *SHAPE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return x if signed else x.abs()
 
 
 def conv(inputs=2, outputs=2, kernel=3):
