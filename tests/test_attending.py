@@ -37,17 +37,9 @@ def noise(width, height, seed=0):
 
 def small_network(outputs=4, seed=0):
     torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Conv2d(3, 6, 3, padding=1),
-        nn.BatchNorm2d(6),
-        nn.ReLU(inplace=True),
-        nn.MaxPool2d(2),
-        nn.Conv2d(6, 8, 3, padding=1),
-        nn.ReLU(inplace=True),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(8, outputs),
-    ).double()
+    body = [nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(inplace=True), nn.MaxPool2d(2)]
+    body += [nn.Conv2d(6, 8, 3, padding=1), nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return nn.Sequential(*body, nn.Linear(8, outputs)).double()
 
 
 def small(outputs=4, **options):
@@ -72,12 +64,8 @@ def with_patch(size, patch):
 
 def same(one, other, tolerance=1e-6):
     assert one.concept == other.concept
-    assert (one.layer, one.method, one.units, one.image_size) == (
-        other.layer,
-        other.method,
-        other.units,
-        other.image_size,
-    )
+    for name in ("layer", "method", "units", "image_size"):
+        assert getattr(one, name) == getattr(other, name)
     torch.testing.assert_close(one.values, other.values, rtol=0, atol=tolerance)
     assert one.probability == pytest.approx(other.probability, abs=1e-5)
     assert one.mass == pytest.approx(other.mass, abs=1e-5)
@@ -136,10 +124,6 @@ class TestOriginalPixels:
         width, height = size
         patch = (width // 2, height // 5, width * 3 // 4, height // 2)
         (found,) = excite.attend(red_patches(), with_patch(size, patch), "red")
-        self.near(found, patch)
-
-    @staticmethod
-    def near(found, patch):
         slack = max(2, max(found.image_size) // 100)
         x, y = found.point()
         assert patch[0] - slack <= x <= patch[2] + slack
@@ -163,10 +147,6 @@ class TestOriginalPixels:
 class TestSignals:
     """The map of a mixed signal is the mixture of the maps: everything is linear until the negative part is cut."""
 
-    def raw(self, classifier, picture, unit, layer, **options):
-        inputs = classifier.preprocess(picture)[None]
-        return excite.mwp(classifier.module, inputs, unit, layer=layer, **options).sum(1)[0]
-
     def shares(self, classifier, picture, units):
         with torch.no_grad():
             found = classifier.module(classifier.preprocess(picture)[None]).softmax(1)[0, list(units)]
@@ -184,10 +164,11 @@ class TestSignals:
     def test_a_contrastive_group_is_cut_off_once(self, classifier, chelsea):
         (group,) = excite.attend(classifier, chelsea, "cat")
         shares = self.shares(classifier, chelsea, group.units)
-        raw = [self.raw(classifier, chelsea, unit, "blocks.14", contrastive=True) for unit in group.units]
-        expected = sum(share * values for share, values in zip(shares, raw, strict=True)).clamp(min=0)
-        torch.testing.assert_close(group.values, expected, rtol=0, atol=1e-6)
-        assert min(values.min() for values in raw) < 0  # there was something to cut off
+        cues = torch.eye(1000)[list(group.units), None]
+        inputs = classifier.preprocess(chelsea)[None]
+        raw = excite.mwp(classifier.module, inputs, cues, layer="blocks.14", contrastive=True).sum(2)[:, 0]
+        torch.testing.assert_close(group.values, torch.tensordot(torch.tensor(shares), raw, 1).clamp(min=0))
+        assert raw.amin((1, 2)).min() < 0  # there was something to cut off
 
     @pytest.mark.parametrize("method", ["mwp", "c-mwp"])
     def test_against_is_the_difference_of_two_plain_maps(self, classifier, chelsea, method):
@@ -268,26 +249,6 @@ class TestMass:
         maps = excite.mwp(module, inputs, unit, layer=self.LAYERS)
         return {layer: float(values.sum()) for layer, values in maps.items()}
 
-    @pytest.mark.parametrize("photograph", ["chelsea", "coffee", "rocket"])
-    def test_above_the_last_block_nothing_is_lost_and_below_a_known_part(self, classifier, photograph):
-        inputs = classifier.preprocess(Image.fromarray(getattr(data, photograph)()))[None]
-        masses = self.masses(classifier.module, inputs)
-        assert masses["head"] == pytest.approx(1, abs=1e-4)
-        assert masses["blocks.15"] == pytest.approx(1, abs=1e-4)
-        assert 0.25 < masses["blocks.14"] < 0.45
-        assert 0.12 < masses["blocks.10"] < 0.25
-        assert 0.02 < masses["stem"] < 0.08
-        from_below = list(masses.values())
-        assert from_below == pytest.approx(sorted(from_below), abs=1e-5)  # what is lost does not come back
-        assert all(mass > 0.9 * above for mass, above in self.within_stages(masses))
-
-    @staticmethod
-    def within_stages(masses):
-        """Blocks with a residual connection lose little: most of the signal goes past the norms."""
-        for first, last in ((1, 2), (3, 4), (5, 7), (8, 10), (11, 14)):
-            for block in range(first, last):
-                yield masses[f"blocks.{block}"], masses[f"blocks.{block + 1}"]
-
     def test_without_biases_nothing_is_lost(self, classifier, chelsea):
         """All that is lost is lost at units excited by their bias alone: without biases there are none."""
         module = copy.deepcopy(classifier.module)
@@ -298,55 +259,6 @@ class TestMass:
         masses = self.masses(module, classifier.preprocess(chelsea)[None])
         assert len(masses) == len(self.LAYERS)
         assert all(mass == pytest.approx(1, abs=1e-3) for mass in masses.values()), masses
-
-    @pytest.mark.parametrize(
-        ("unit", "below", "least", "most"),
-        [
-            ("project", "depthwise", 0, 0.01),
-            ("depthwise", "expand", 0.5, 0.8),  # nine children each, many of them silent: here it happens
-            ("expand", "blocks.14", 0, 0.01),
-        ],
-    )
-    def test_what_is_lost_is_the_share_of_units_without_exciting_children(
-        self, classifier, chelsea, unit, below, least, most
-    ):
-        """The last block, connection by connection, with the excitation of each unit written out."""
-        upper, lower = f"blocks.15.{unit}", below if "." in below else f"blocks.15.{below}"
-        module, inputs = classifier.module, classifier.preprocess(chelsea)[None]
-        activations = {}
-        hooks = [
-            module.get_submodule(name).register_forward_hook(
-                lambda _module, _inputs, answer, name=name: activations.__setitem__(name, answer.clone())
-            )
-            for name in (upper, lower)
-        ]
-        with torch.no_grad():
-            cued = int(module(inputs)[0].argmax())
-        for hook in hooks:
-            hook.remove()
-        maps = excite.mwp(module, inputs, cued, layer=[upper, lower])
-        part = module.get_submodule(upper)
-        excited = self.excitation(part, activations[lower], activations[upper]) > 0
-        lost = float(maps[upper].sum() - maps[lower].sum())
-        assert least - 1e-4 <= lost <= most
-        assert lost == pytest.approx(float(maps[upper][~excited].sum()), abs=1e-4)
-        assert float(maps[upper][excited].sum()) == pytest.approx(float(maps[lower].sum()), abs=1e-4)
-
-    @staticmethod
-    @torch.no_grad()
-    def excitation(part, inputs, responses):
-        """What the children push each unit of a convolution and its norm the way that it responded."""
-        conv = copy.deepcopy(part.conv)
-        weight = part.conv.weight * part.norm.weight.sign()[:, None, None, None]
-
-        def pushed(direction):
-            total = 0
-            for sign in (1, -1):
-                conv.weight.copy_((weight * sign * direction).clamp(min=0))
-                total = total + conv((inputs * sign).clamp(min=0))
-            return total
-
-        return torch.where(responses >= 0, pushed(1), pushed(-1))
 
 
 class TestBatches:

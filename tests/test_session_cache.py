@@ -15,16 +15,8 @@ from excite.errors import ExciteError
 @pytest.fixture
 def classifier():
     torch.manual_seed(0)
-    layers = [
-        nn.Conv2d(3, 8, 3, 2),
-        nn.ReLU(),
-        nn.Conv2d(8, 8, 3, 2),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(8, 4),
-    ]
-    return excite.wrap(nn.Sequential(*layers).eval(), labels=["cat", "dog", "owl", "cup"], layer="1")
+    body = [nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.Conv2d(8, 8, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return excite.wrap(nn.Sequential(*body, nn.Linear(8, 4)).eval(), labels=["cat", "dog", "owl", "cup"], layer="1")
 
 
 def photo(seed, size=(40, 50)):

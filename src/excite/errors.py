@@ -1,7 +1,4 @@
-"""Every error a user can meet: each message says what was wrong and what to do about it.
-
-And `renamed`, for names of the public API that have changed.
-"""
+"""Every error a user can meet; and `renamed`, for names of the public API that have changed."""
 
 from __future__ import annotations
 
@@ -136,16 +133,7 @@ class UnverifiedWarning(UserWarning):
 
 
 def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], object]:
-    """A module's ``__getattr__`` that keeps old names for one version: each gives the new one, with a warning.
-
-    Args:
-        module: its ``__name__``.
-        names: the new name of each old one.
-
-    Example:
-        >>> renamed("excite.errors", {"Fault": "ExciteError"})("Fault")  # doctest: +SKIP
-        <class 'excite.errors.ExciteError'>
-    """
+    """The ``__getattr__`` of a module that keeps old names for one version: each gives the new one, with a warning."""
 
     def find(name: str) -> object:
         if name not in names:

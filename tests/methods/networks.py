@@ -37,6 +37,19 @@ class Connected(Pooled):
         return self.fc(self.features(x).flatten(1))
 
 
+class Staged(nn.Module):
+    """Two maps of different size, and their mean below one linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.fine = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU())
+        self.coarse = nn.Sequential(nn.Conv2d(8, 8, 3, stride=2, padding=1), nn.ReLU())
+        self.output = nn.Linear(8, 4)
+
+    def forward(self, pictures):
+        return self.output(self.coarse(self.fine(pictures)).mean((2, 3)))
+
+
 def made(kind, seed=0):
     """A network with weights and biases that matter, always the same."""
     network, generator = kind().double().eval(), torch.Generator().manual_seed(seed)

@@ -59,13 +59,6 @@ def test_grad_cam_is_captums(kind, layer):
         torch.testing.assert_close(maps(network, x, "grad-cam", layer, unit), expected.detach())
 
 
-def test_below_average_pooling_grad_cam_is_the_positive_part_of_cam():
-    network, x = made(Pooled), pictures()
-    torch.testing.assert_close(
-        maps(network, x, "grad-cam") * network.features(x)[0, 0].numel(), maps(network, x, "cam").clamp(min=0)
-    )
-
-
 def test_each_method_reads_its_own_layers():
     """Methods that share a forward pass do not hand each other's layers to each other."""
     network, x = made(Pooled), pictures()

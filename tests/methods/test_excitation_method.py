@@ -102,15 +102,6 @@ def test_a_picture_does_not_depend_on_its_neighbours(name):
 # --- the table of methods -------------------------------------------------------------------------------------------
 
 
-def test_every_method_describes_itself():
-    assert METHODS is excite.METHODS
-    for name, method in METHODS.items():
-        assert isinstance(method, Method)
-        assert method.name == name
-        assert 10 < len(method.description) < 90
-        assert find_method(name) is method
-
-
 @pytest.mark.parametrize(
     ("name", "hint"), [("cmwp", "did you mean c-mwp?"), ("mpw", "did you mean mwp?"), ("saliency", None)]
 )

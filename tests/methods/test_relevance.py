@@ -48,11 +48,3 @@ def test_lrp_epsilon_is_captums():
         torch.testing.assert_close(
             maps(network, x, "lrp-epsilon", "input", unit), positive(expected), rtol=1e-6, atol=0
         )
-
-
-@pytest.mark.parametrize("name", ["lrp", "lrp-epsilon"])
-def test_only_what_speaks_for_the_class(name):
-    for layer in ("input", "features.1", "features.4"):
-        found = maps(made(Connected), pictures() - 0.5, name, layer)
-        assert found.min() >= 0
-        assert found.max() > 0

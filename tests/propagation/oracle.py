@@ -272,6 +272,12 @@ def randomise(module, seed=0):
     return module
 
 
+def picture(seed=0, batch=2, *, shape=(2, 4, 4), signed=False):
+    """Images [batch, *shape] of that seed."""
+    x = torch.randn(batch, *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return x if signed else x.abs()
+
+
 def top_of(net, child, unit=1.0, dual=0.0):
     """The full connection of a `Net`, cued."""
     return cue(affine(child, net.fc.weight.detach().double().numpy().T, flat(net.fc.bias)), unit, dual)

@@ -33,32 +33,15 @@ def strided():
 
 def averaged():
     return Plain(
-        [
-            nn.Conv2d(3, 6, 3, padding=1),
-            nn.ReLU(),
-            nn.AvgPool2d(2),
-            nn.Conv2d(6, 6, 3, padding=1, dilation=1),
-            nn.ReLU(),
-        ],
+        [nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(6, 6, 3, padding=1), nn.ReLU()],
         [nn.Linear(6 * 64, 4)],
     )
 
 
 def deep():
-    return Plain(
-        [
-            *(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3, padding=1), nn.ReLU()),
-            *(
-                nn.Conv2d(8, 8, 1),
-                nn.ReLU(),
-                nn.MaxPool2d(3, 2),
-                nn.Conv2d(8, 8, 3),
-                nn.ReLU(),
-                nn.AdaptiveAvgPool2d(1),
-            ),
-        ],
-        [nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)],
-    )
+    features = [nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3, padding=1), nn.ReLU()]
+    features += [nn.Conv2d(8, 8, 1), nn.ReLU(), nn.MaxPool2d(3, 2), nn.Conv2d(8, 8, 3), nn.ReLU()]
+    return Plain([*features, nn.AdaptiveAvgPool2d(1)], [nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)])
 
 
 # Each layer that we read is the input of a module that captum has a rule for.

@@ -29,7 +29,6 @@ from torch import nn
 from torch.nn import functional as F
 
 SIDE = 3
-KINDS = ["conv", "conv", "conv", "sum", "sum", "cat", "cat", "max", "mean", "gate", "norm", "norm", "turn"]
 ACTS = {
     "none": (lambda h: h, None),
     "relu": (F.relu, None),
@@ -95,29 +94,22 @@ def body_of(steps):
     def body(net, h):
         maps = [h]
         for step in steps:
-            first = maps[step.sources[0]]
-            if step.kind == "conv":
-                made = step.module(first)
-                made = made if step.norm is None else step.norm(made)
-                made = ACTS[step.act][0](made)
-            elif step.kind == "sum":
-                made = first + maps[step.sources[1]]
-            elif step.kind == "cat":
-                made = torch.cat([maps[source] for source in step.sources], 1)
-            elif step.kind == "max":
-                made = F.max_pool2d(first, 3, 1, 1)
-            elif step.kind == "mean":
-                made = F.avg_pool2d(first, 3, 1, 1)
-            elif step.kind == "gate":
-                made = first * torch.sigmoid(step.module(first.mean((2, 3), keepdim=True)))
-            elif step.kind == "norm":
-                made = step.norm(first)
-            else:
-                made = first.transpose(2, 3)
-            maps.append(made)
+            maps.append(MADE[step.kind](step, *(maps[source] for source in step.sources)))
         return maps[-1]
 
     return body
+
+
+MADE = {
+    "conv": lambda step, h: ACTS[step.act][0]((step.norm or nn.Identity())(step.module(h))),
+    "sum": lambda _step, left, right: left + right,
+    "cat": lambda _step, *each: torch.cat(each, 1),
+    "max": lambda _step, h: F.max_pool2d(h, 3, 1, 1),
+    "mean": lambda _step, h: F.avg_pool2d(h, 3, 1, 1),
+    "gate": lambda step, h: h * torch.sigmoid(step.module(h.mean((2, 3), keepdim=True))),
+    "norm": lambda step, h: step.norm(h),
+    "turn": lambda _step, h: h.transpose(2, 3),
+}
 
 
 class Twin:

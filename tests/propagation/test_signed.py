@@ -45,15 +45,6 @@ def test_by_hand(name):
     torch.testing.assert_close(found, tensor(winners))
 
 
-@pytest.mark.parametrize("bias", [-100.0, 0.0, 100.0, None])
-def test_the_cued_unit_is_on_whatever_its_logit(bias):
-    weights = [1.0, -3.0, 2.0]
-    at_zero = -(1.0 - 3.0 + 2.0 * 2.0)  # makes the logit exactly 0
-    net = one_layer([weights], [at_zero if bias is None else bias])
-    found = mwp(net, tensor([1.0, 1.0, 2.0]), 0, layer="0")
-    torch.testing.assert_close(found, tensor([0.2, 0.0, 0.8]))
-
-
 # --- the classifier's own weights need not be the last operation ------------------------------------------------------
 
 

@@ -13,17 +13,9 @@ WORKERS = 4
 
 
 def network(seed):
-    net = nn.Sequential(
-        nn.Conv2d(3, 6, 3, padding=1),
-        nn.BatchNorm2d(6),
-        nn.ReLU(inplace=True),
-        nn.MaxPool2d(2),
-        nn.Conv2d(6, 6, 3, padding=1),
-        nn.Tanh() if seed % 2 else nn.ReLU(inplace=True),
-        nn.Flatten(),
-        nn.Linear(6 * 64, 4),
-    )
-    return randomise(net.eval(), seed)
+    body = [nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(inplace=True), nn.MaxPool2d(2)]
+    body += [nn.Conv2d(6, 6, 3, padding=1), nn.Tanh() if seed % 2 else nn.ReLU(inplace=True), nn.Flatten()]
+    return randomise(nn.Sequential(*body, nn.Linear(6 * 64, 4)).eval(), seed)
 
 
 def explain(seed):

@@ -234,7 +234,6 @@ def test_one_image_whose_gradient_comes_in_another_order():
 ARCHITECTURES = {
     "efficientnet_b0": "features.5",
     "resnet18": "layer3",
-    "squeezenet1_1": "features.7",
     "swin_t": "features.3",
 }
 

@@ -223,18 +223,9 @@ def test_response_norms_are_torchs_own(size, channels, dtype):
 
 
 def test_a_network_gives_its_own_output_above_and_below_the_tap():
-    net = nn.Sequential(
-        nn.Conv2d(3, 6, 3),
-        nn.ReLU(),
-        nn.MaxPool2d(3, 2, ceil_mode=True),
-        nn.LocalResponseNorm(5),
-        nn.Conv2d(6, 8, 3),
-        nn.ReLU(),
-        nn.LocalResponseNorm(3),
-        nn.MaxPool2d(2, padding=1),
-        nn.Flatten(),
-        nn.LazyLinear(4),
-    ).eval()
+    body = [nn.Conv2d(3, 6, 3), nn.ReLU(), nn.MaxPool2d(3, 2, ceil_mode=True), nn.LocalResponseNorm(5)]
+    body += [nn.Conv2d(6, 8, 3), nn.ReLU(), nn.LocalResponseNorm(3), nn.MaxPool2d(2, padding=1), nn.Flatten()]
+    net = nn.Sequential(*body, nn.LazyLinear(4)).eval()
     x = torch.randn(2, 3, 20, 23)
     expected = net(x).detach()
     for layer in ("0", "2", "3", "5", "7"):
