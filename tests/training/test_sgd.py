@@ -48,6 +48,8 @@ def test_the_loss_is_summed_over_categories_and_averaged_over_pictures():
     probability = trained.output(features).detach().sigmoid()
     expected = -(present * probability.log() + (1 - present) * (1 - probability).log()).sum(1).mean()
     assert trained.losses == [pytest.approx(float(expected), rel=1e-5)]
+    with pytest.raises(ModelError, match="lower --rate"):
+        fit(rate=1e38, batch=2).epoch(*batch())
 
 
 def test_what_nobody_is_sure_of_teaches_nothing():
@@ -62,11 +64,6 @@ def test_what_nobody_is_sure_of_teaches_nothing():
     other.epoch(features, turned, torch.ones_like(sure))
     one.epoch(features, present, torch.ones_like(sure))
     assert not same(one, other)
-
-
-def test_a_rate_that_is_too_high_is_told():
-    with pytest.raises(ModelError, match="lower --rate"):
-        fit(rate=1e38, batch=2).epoch(*batch())
 
 
 @pytest.mark.parametrize("stopped", [0, 3])

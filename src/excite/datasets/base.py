@@ -155,6 +155,7 @@ class BaseDataset(ABC, Generic[Item_co]):
 
     name: ClassVar[str]
     layout: ClassVar[str]
+    _split_file: ClassVar[str] = ""  # that of a split, with {} for its name; blank where all images are one split
 
     def __init__(self, folder: Path, split: str | None = None) -> None:
         self.folder = folder
@@ -163,9 +164,20 @@ class BaseDataset(ABC, Generic[Item_co]):
         if not self.names:
             raise DataError(f"the split {self.split!r} of {str(folder)!r} {self._nothing()}")
 
-    @abstractmethod
     def _splits(self) -> list[str]:
         """The available splits."""
+        return self._splits_in(self.folder)
+
+    @classmethod
+    def _splits_in(cls, folder: Path) -> list[str]:
+        if not cls._split_file:
+            return ["all"]
+        before = PurePosixPath(cls._split_file).name.partition("{")[0]
+        return sorted(path.stem.removeprefix(before) for path in folder.glob(cls._split_file.format("*")))
+
+    def _split_path(self) -> Path:
+        """The file of the chosen split."""
+        return self.folder / self._split_file.format(self.split)
 
     @abstractmethod
     def _read(self) -> list[str]:
@@ -176,9 +188,9 @@ class BaseDataset(ABC, Generic[Item_co]):
         return "lists no images"
 
     @classmethod
-    @abstractmethod
     def is_in(cls, folder: Path) -> bool:
-        """Whether this folder looks like a data set of this format."""
+        """Whether this folder looks like a data set of this format; by default, whether it has a split."""
+        return bool(cls._splits_in(folder))
 
     @abstractmethod
     def sample(self, name: str) -> Item_co:

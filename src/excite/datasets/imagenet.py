@@ -97,8 +97,9 @@ class ImageNet(ImageNetCategories):
     name = "imagenet"
     layout = "LOC_val_solution.csv or the challenge's XML files, val/*.JPEG"
 
-    def _splits(self) -> list[str]:
-        return [split for split in SPLITS if _has_boxes(self.folder, split)]
+    @classmethod
+    def _splits_in(cls, folder: Path) -> list[str]:
+        return [split for split in SPLITS if _table(folder, split).is_file() or _xml_folder(folder, split) is not None]
 
     def _read(self) -> list[str]:
         """Sort the images by number: the files are in the order of the classes, their first hundred fish and birds."""
@@ -109,11 +110,6 @@ class ImageNet(ImageNetCategories):
         names, self._boxes = _table_boxes(table) if place is None else _xml_boxes(self.folder, place, self.split)
         key = (lambda name: name.partition("_")[::-1]) if self.split == "train" else None
         return sorted(names, key=key)
-
-    @classmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether there is one of the challenge's tables of boxes, or its XML files."""
-        return any(_has_boxes(folder, split) for split in reversed(SPLITS))
 
     def sample(self, name: str) -> Sample:
         """An image and its boxes."""
@@ -142,10 +138,6 @@ def _imagenet_image(folder: Path, split: str, name: str, classes: Iterable[str])
 
 def _table(folder: Path, split: str) -> Path:
     return folder / f"LOC_{split}_solution.csv"
-
-
-def _has_boxes(folder: Path, split: str) -> bool:
-    return _table(folder, split).is_file() or _xml_folder(folder, split) is not None
 
 
 def _table_boxes(path: Path) -> tuple[Collection[str], Callable[[str], Annotation]]:
@@ -234,8 +226,9 @@ class Wsol(ImageNetCategories):
     name = "wsol"
     layout = f"MaxBoxAcc's lists of ImageNet (SPLIT/{BOXES}, SPLIT/{CLASSES}) and the images they name"
 
-    def _splits(self) -> list[str]:
-        return sorted(path.parent.name for path in _lists(self.folder))
+    @classmethod
+    def _splits_in(cls, folder: Path) -> list[str]:
+        return sorted(path.parent.name for path in _lists(folder))
 
     def _read(self) -> list[str]:
         self._read_words()
@@ -246,11 +239,6 @@ class Wsol(ImageNetCategories):
                 self._rows[file] = self._by_name(file, columns)
         names = self._rows.get(NAMES, self._rows[CLASSES])
         return sorted(names, key=lambda name: (PurePosixPath(name).name, name))  # classes mixed, of val2/CLASS/N.jpeg
-
-    @classmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether there are lists of boxes and classes."""
-        return bool(_lists(folder))
 
     def sample(self, name: str) -> Sample:
         """An image and its boxes."""

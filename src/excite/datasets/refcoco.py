@@ -47,13 +47,11 @@ class ReferringExpressions(PhraseDataset):
 
     name = "rec"
     layout = 'SPLIT.jsonl with lines {"file": ..., "phrase": ..., "box": [x0, y0, x1, y1]}, images/*.jpg'
-
-    def _splits(self) -> list[str]:
-        return sorted(path.stem for path in self.folder.glob("*.jsonl"))
+    _split_file = "{}.jsonl"
 
     def _read_samples(self) -> None:
         self._files: dict[str, tuple[Path, tuple[int, int]] | None] = {}
-        for text in base.read_lines(self.folder / f"{self.split}.jsonl"):
+        for text in base.read_lines(self._split_path()):
             if text.strip():
                 try:
                     self._add(text)
