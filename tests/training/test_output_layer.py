@@ -99,22 +99,25 @@ class TestOutput:
         assert all(torch.allclose(a, b.grad) for a, b in zip(found, output.parameters(), strict=True))
         assert all(gradient.any() for gradient in found)
 
-    @pytest.mark.parametrize("way", ["added image", "shape of one image", "called twice"])
-    def test_what_cannot_be_repeated_is_refused(self, way):
+    @pytest.mark.parametrize(
+        "behind",
+        [
+            lambda out, pictures, found: found + pictures.amax(dim=(1, 2, 3))[:, None],
+            lambda out, pictures, found: found + out(pictures.amax(dim=(2, 3))),
+            lambda out, pictures, found: found.reshape(len(pictures) * 5).reshape(len(pictures), -1) * 1,
+        ],
+        ids=["added image", "called twice", "shape of one image"],
+    )
+    def test_what_cannot_be_repeated_is_refused(self, behind):
         class Odd(nn.Module):
             def __init__(self, classes):
                 super().__init__()
-                self.out = nn.Linear(3, classes or 2)
+                self.out = nn.Linear(3, classes or 5)
 
             def forward(self, pictures):
-                found = self.out(pictures.mean(dim=(2, 3)))
-                if way == "added image":
-                    return found + pictures.amax(dim=(1, 2, 3))[:, None]
-                if way == "called twice":
-                    return found + self.out(pictures.amax(dim=(2, 3)))
-                return found.reshape(len(pictures) * found.shape[1]).reshape(len(pictures), -1) * 1
+                return behind(self.out, pictures, self.out(pictures.mean(dim=(2, 3))))
 
-        _, network, layer = begun(card_of(Odd))
+        _, network, layer = begun(card_of(Odd), classes=5)
         with pytest.raises(ModelError, match="cannot be replayed"):
             Output.of(network, layer, PICTURES)
 

@@ -21,8 +21,7 @@ def fit(**options):
 
 
 def same(one, other):
-    pairs = zip(one.output.parameters(), other.output.parameters(), strict=True)
-    return all(torch.equal(mine, theirs) for mine, theirs in pairs)
+    return all(map(torch.equal, one.output.parameters(), other.output.parameters()))
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,8 @@ class TestLearning:
             assert classifier.probabilities(classifier.module(picture))[0, units].argmax() == k
         assert Dictionary.read(world / "out/dictionary.csv").tags == tuple(classifier.labels)
         card = (world / "out/README.md").read_text()
-        assert "excite train tags c.parquet" in card
-        assert f"{answer['map']:.4f}" in card
-        measures = list(csv.DictReader((world / "out/measures.csv").read_text().splitlines()))
+        assert all(fact in card for fact in ("excite train tags c.parquet", f"{answer['map']:.4f}"))
+        measures = csv.DictReader((world / "out/measures.csv").read_text().splitlines())
         seen = [float(line["precision"]) for line in measures if line["precision"]]
         assert np.mean(seen) == pytest.approx(answer["map"], abs=1e-5)
         assert not (world / "out" / CHECKPOINT).exists()

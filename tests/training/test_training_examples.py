@@ -95,8 +95,6 @@ class TestChoosing:
         assert chosen.categories == ("dog", "diningtable")
         assert list(chosen.labels) == ["Dog", "table"]
         assert chosen.pictures == self.EXAMPLES.pictures
-
-    def test_unknown_and_doubled_ones(self):
         with pytest.raises(DataError, match="no category 'cow': it has diningtable, cat, dog"):
             self.EXAMPLES.of(Labels(["cat", "cow"]))
         with pytest.raises(DataError, match="the same category"):
