@@ -353,10 +353,7 @@ def checked_box(x0: float, y0: float, x1: float, y1: float, where: str, *, insid
 
 
 def parse_box(corners: Sequence[str], where: str, *, inclusive: bool = False) -> Box:
-    """A half-open box from four numbers as text, whose pixels are counted from 0.
-
-    ``inclusive``: the corners name the last pixel of the box, as ImageNet's do.
-    """
+    """A half-open box from text, counted from 0; ``inclusive``: the corners name its last pixel, as ImageNet's do."""
     try:
         x0, y0, x1, y1 = (float(corner) for corner in corners)
     except ValueError:
@@ -406,10 +403,7 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a file without their ends, which may be those of any system.
-
-    ``str.splitlines`` breaks also at rarer characters, such as U+2028, which JSON and captions may have in their words.
-    """
+    """The lines of a file, ended as on any system; ``str.splitlines`` breaks also at U+2028, as in captions."""
     return (line.removesuffix("\n") for line in io.StringIO(read_text(path), newline=None))
 
 

@@ -134,13 +134,6 @@ def noun_phrases(caption: str, meanings: Mapping[str, str]) -> list[NounPhrase]:
     """The phrases of a caption whose noun is known, in order; also those whose noun is not the last, without a meaning.
 
     ``meanings`` are those of nouns in the singular and in small letters.
-
-    Example:
-        >>> table = {"man": "person", "surfboard": "surfboard", "car": "car", "banana": "banana"}
-        >>> [phrase.text for phrase in noun_phrases("A man in a red shirt riding a wave on a big surfboard", table)]
-        ['A man', 'a big surfboard']
-        >>> noun_phrases("A bunch of bananas by the car door", table)
-        [NounPhrase(text='A bunch of bananas', meaning='banana'), NounPhrase(text='the car', meaning='')]
     """
     tokens = list(TOKEN.finditer(caption))
     words = [token.group().lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'") for token in tokens]

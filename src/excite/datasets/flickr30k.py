@@ -110,12 +110,7 @@ class MarkedPhrase(NamedTuple):
 
 
 def mentions(sentence: str, left_out: Counter[str]) -> tuple[str, list[MarkedPhrase]]:
-    """A sentence without its marks, and the phrases marked as ``[/EN#NUMBER/KIND/KIND... WORDS]``.
-
-    Example:
-        >>> mentions("[/EN#7/people Two men] walk [/EN#8/animals a dog] .", Counter())[0]
-        'Two men walk a dog .'
-    """
+    """A sentence without its marks, and the phrases marked as ``[/EN#NUMBER/KIND/KIND... WORDS]``."""
     if re.search(r"[\[\]]", MARKED.sub("", sentence)):
         left_out["sentences with unbalanced brackets"] += 1
         return "", []

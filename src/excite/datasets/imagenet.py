@@ -1,8 +1,6 @@
 """ImageNet (ILSVRC) with boxes: the challenge's tables or XML files, and the lists of MaxBoxAcc (WSOL).
 
-The boxes of the challenge are in the tables of the public version (``LOC_val_solution.csv``) or in the XML files of
-the original one. The lists of MaxBoxAcc (github.com/clovaai/wsolevaluation) are text files of boxes, classes and image
-sizes, in a folder for each split: ``test`` are ImageNet's own validation images, ``val`` the images of ImageNetV2.
+Those are of github.com/clovaai/wsolevaluation: ``test`` are ImageNet's validation images, ``val`` those of ImageNetV2.
 """
 
 from __future__ import annotations
@@ -120,10 +118,7 @@ class ImageNet(ImageNetCategories):
 
 
 def _imagenet_image(folder: Path, split: str, name: str, classes: Iterable[str]) -> Path:
-    """The file of an image, also where all images were sorted into folders of their classes.
-
-    Without any, its usual path, so that reading it reports it missing.
-    """
+    """The file of an image, perhaps in a folder of its class; else its usual path: reading it reports it missing."""
     folders = [folder / pattern.format(split=split) for pattern in IMAGE_FOLDERS]
     wnid = name.partition("_")[0]  # of the training set
     below = [*([wnid] if WNID.fullmatch(wnid) else []), ".", *classes]
@@ -190,10 +185,7 @@ def _xml_boxes(folder: Path, place: Path, split: str) -> tuple[Collection[str], 
 
 
 def _xml_folder(folder: Path, split: str) -> Path | None:
-    """The folder that has the XML files of a split, or folders of classes with them.
-
-    It is that of the challenge's archive, or of unpacked archives of boxes.
-    """
+    """The folder with the XML files of a split, or with folders of classes: the challenge's, or unpacked archives."""
     places = [folder / above / "Annotations/CLS-LOC" / split for above in ("ILSVRC", ".")]
     with os.scandir(folder) as entries:
         unpacked = sorted(entry.name for entry in entries if f"bbox_{split}" in entry.name)
