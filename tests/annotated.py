@@ -130,3 +130,27 @@ def write_coco(folder, content, split="val2017"):
     (folder / "annotations").mkdir(parents=True, exist_ok=True)
     (folder / "annotations" / f"instances_{split}.json").write_text(json.dumps(content))
     return folder
+
+
+WSOL_ONE, WSOL_TWO, WSOL_SECOND = (
+    "val/ILSVRC2012_val_00000001.JPEG",
+    "val/ILSVRC2012_val_00000002.JPEG",
+    "val2/0/0.jpeg",
+)
+
+
+def write_wsol(folder, **changed):
+    """The lists of MaxBoxAcc, without their images; changed are the lines of a list."""
+    lists = {
+        "test/image_ids": f"{WSOL_ONE}\n{WSOL_TWO}",
+        "test/class_labels": f"{WSOL_ONE},65\n{WSOL_TWO},970",
+        "test/localization": f"{WSOL_ONE},0,8,47,19\n{WSOL_TWO},5,9,9,12\n{WSOL_TWO},2,9,37,20",
+        "test/image_sizes": f"{WSOL_ONE},48,48\n{WSOL_TWO},48,48",
+        "val/image_ids": WSOL_SECOND,
+        "val/class_labels": f"{WSOL_SECOND},0",
+        "val/localization": f"{WSOL_SECOND},1,2,3,4",
+    }
+    for name, lines in (lists | {f"test/{name}": lines for name, lines in changed.items()}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.txt").write_text(f"{lines}\n")
+    return folder

@@ -3,11 +3,10 @@
 import json
 
 import learning
-import numpy as np
 import pytest
-from PIL import Image
 
-COLOURS = {"red": (220, 20, 20), "green": (20, 220, 20), "blue": (20, 20, 220)}
+from excite.models.folder import read_saved
+
 TRAIN = ("--model", learning.NAME, "--epochs", "30", "--views", "1", "--batch", "8", "--rate", "0.3")
 
 
@@ -15,12 +14,10 @@ TRAIN = ("--model", learning.NAME, "--epochs", "30", "--views", "1", "--batch", 
 def photos(here, monkeypatch):
     """A folder of coloured images, and captions that say the colour."""
     learning.know_tiny(monkeypatch)
-    random, lines = np.random.default_rng(0), []
-    for number in range(45):
-        word, colour = list(COLOURS.items())[number % 3]
-        pixels = (random.integers(-20, 20, (32, 40, 3)) + colour).clip(0, 255).astype(np.uint8)
-        Image.fromarray(pixels).save(here / f"{number}.png")
-        lines.append(json.dumps({"image": f"{number}.png", "captions": [f"A {word} wall.", f"a wall, {word.upper()}"]}))
+    lines = [
+        json.dumps({"image": name, "captions": [f"A {word} wall.", f"a wall, {word.upper()}"]})
+        for name, word in learning.coloured(here, 45, ("red", "green", "blue"))
+    ]
     (here / "captions.jsonl").write_text("\n".join(lines))
     return here
 
@@ -28,12 +25,20 @@ def photos(here, monkeypatch):
 def test_from_captions_to_maps(excite, photos):
     (read,) = excite("tags", "captions", "captions.jsonl", "--out", "raw.parquet", "--json").answers
     assert (read["pictures"], read["captions"]) == (45, 90)
+    (photos / "44.png").write_bytes(b"no image")
     rules = ("--min-count", "10", "--min-tags", "1", "--keep-alphabetical", "--keep-similar")
     (kept,) = excite("tags", "clean", "raw.parquet", "--out", "kept.parquet", *rules, "--json").answers
     assert (kept["kept"], kept["tags"]) == (45, 4)
-    (learnt,) = excite("train", "tags", "kept.parquet", "--out", "mine", *TRAIN, "--json").answers
-    assert learnt["tags"] == 4
+    ended = excite("train", "tags", "kept.parquet", "--out", "mine", *TRAIN, "--json")
+    (learnt,) = ended.answers
+    assert (learnt["tags"], learnt["unreadable"]) == (4, 1)
+    assert "44.png" in ended.err
     assert learnt["map"] > 0.9 > learnt["map_by_frequency"]
+    assert read_saved(photos / "mine").training["map"] == learnt["map"]
+    assert "train tags" in (photos / "mine/README.md").read_text()
+    again = excite("train", "tags", "kept.parquet", "--out", "mine", *TRAIN).out
+    assert "finished already" in again
+    assert "x that of predicting by frequency" in again
     (found,) = excite("attend", "0.png", "red", "--model", "mine", "--json").answers
     assert found["maps"][0]["probability"] > 0.5
     (stats,) = excite("tags", "stats", "kept.parquet", "--measures", "mine/measures.csv", "--json").answers
@@ -45,6 +50,8 @@ def test_from_captions_to_maps(excite, photos):
     [
         (("kept.parquet", "--out", "mine"), "there is no corpus"),
         (("captions.jsonl", "--out", "mine"), "is no Parquet file: `excite tags clean captions.jsonl"),
+        (("kept.parquet", "--out", "mine", "--layers", "all"), "leave --views out"),
+        (("kept.parquet", "--out", "mine", "--layers", "some"), "choose output or all"),
     ],
 )
 def test_one_line_says_what_to_do(excite, photos, arguments, said):

@@ -74,26 +74,20 @@ def said():
 
 
 class TestFetching:
-    def test_voc(self, server, tmp_path, said):
-        folder = fetch_dataset("voc2007", tmp_path / "data", say=said.append)
+    def test_each_archive_once(self, server, tmp_path, said):
+        fetch_dataset("voc2007", tmp_path / "data", ["test"], say=said.append)
+        assert len(server.asked) == 1
+        folder = fetch_dataset("voc2007", tmp_path / "data", ["test", "val", "trainval"], say=said.append)
+        assert len(server.asked) == 2  # one archive has both of the others
         assert folder == tmp_path / "data/VOCdevkit/VOC2007"
         assert open_dataset(folder, "trainval").names == ("000000", "000001", "000002")
         assert open_dataset(folder, "test").names == ("t000000", "t000001")
         assert all(sample.path.is_file() for sample in open_dataset(tmp_path / "data", "test"))
-        assert len(server.asked) == 2
-        assert [line.split(": ")[1].split()[0] for line in said] == ["fetching", "unpacking", "done;"] * 2
-
-    def test_one_split(self, server, tmp_path, said):
-        fetch_dataset("voc2007", tmp_path, ["test"], say=said.append)
-        assert len(server.asked) == 1
-        fetch_dataset("voc2007", tmp_path, ["test", "val", "trainval"], say=said.append)
-        assert len(server.asked) == 2  # one archive has both of the others
-
-    def test_only_once(self, server, tmp_path, said):
-        folder = fetch_dataset("voc2007", tmp_path, say=said.append)
-        (tmp_path / "test.tar").unlink()  # as the last line offers
+        words = ["fetching", "unpacking", "done;"]
+        assert [line.split(": ")[1].split()[0] for line in said] == [*words, "was", *words]
+        (tmp_path / "data/test.tar").unlink()  # as the last line offers
         said.clear()
-        assert fetch_dataset("voc2007", tmp_path, say=said.append) == folder
+        assert fetch_dataset("voc2007", tmp_path / "data", say=said.append) == folder
         assert len(server.asked) == 2
         assert all("was unpacked before; remove" in line for line in said)
 

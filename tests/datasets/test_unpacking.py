@@ -51,6 +51,9 @@ def test_all_of_it(make, tmp_path):
     assert unpacked(make(), tmp_path / "out") == list(FILES)
     assert there(tmp_path / "out") == FILES
     assert not (tmp_path / "out/c.json").stat().st_mode & (stat.S_ISUID | stat.S_IWOTH)  # content only, no rights
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(DataError, match=r"cannot write .*start again to resume"):
+        unpacked(make(), tmp_path / "file")
 
 
 def test_resumed(make, tmp_path):
@@ -100,9 +103,3 @@ def test_a_damaged_archive_is_not_taken_for_whole(tmp_path):
         with pytest.raises(DataError, match=said):
             unpacked(archive, tmp_path / "out")
         assert not (tmp_path / "out/a.jpg").exists()
-
-
-def test_a_folder_that_cannot_be_written(make, tmp_path):
-    (tmp_path / "out").write_text("a file")
-    with pytest.raises(DataError, match=r"cannot write .*start again to resume"):
-        unpacked(make(), tmp_path / "out")

@@ -1,4 +1,6 @@
-"""The whole training: what is learnt, what is kept on disk, and that it can be stopped anywhere."""
+"""Fine-tuning: what is learnt, what is kept on disk, and that it can be stopped anywhere."""
+
+from dataclasses import replace
 
 import learning
 import numpy as np
@@ -6,12 +8,12 @@ import pytest
 import torch
 
 import excite
-from excite.errors import DataError
+from excite.errors import DataError, ExciteError
 from excite.models.folder import FACTS, WEIGHTS
 from excite.training import features
 from excite.training import finetune as finetuning
 from excite.training.examples import read_examples
-from excite.training.features import FeatureExtractor, Views
+from excite.training.features import FeatureExtractor, FeatureStore, Views
 from excite.training.finetune import FEATURES, FineTuning
 from excite.training.sgd import SGDOptions
 from excite.vocabulary import Labels
@@ -38,24 +40,6 @@ def content(out):
     return [(out / name).read_bytes() for name in (WEIGHTS, FACTS)]
 
 
-class Stopped(Exception):
-    pass
-
-
-def stopping_after(entries):
-    """Watch so many entries in all, then end as abruptly as Python can."""
-    left = [entries]
-
-    def progress(items, _total, _what):
-        for item in items:
-            left[0] -= 1
-            if left[0] < 0:
-                raise Stopped
-            yield item
-
-    return progress
-
-
 class TestLearning:
     def test_a_classifier_for_every_command(self, data, tmp_path):
         out = tmp_path / "out"
@@ -66,8 +50,7 @@ class TestLearning:
         for k in (1, 2, 4, 5, 7, 8):  # with one colour each
             (best, *_) = excite.attend(classifier, data / f"JPEGImages/{k:06}.jpg", "red" if k % 2 else "green")
             assert best.probability > 0.5
-        assert about["pictures"] == 12
-        assert about["categories"] == ["green", "red"]
+        assert (about["pictures"], about["categories"]) == (12, ["green", "red"])
         assert about["epochs"] > 5
         assert [file.rpartition("/")[2] for file in about["files"]] == [WEIGHTS, FACTS]
         base, trained = (excite.load(name).module.state_dict() for name in (learning.NAME, out))
@@ -100,22 +83,20 @@ class TestLearning:
         assert torch.allclose(trained.out.bias, network.out.bias, atol=2e-3)
 
     def test_chosen_categories(self, data, tmp_path):
-        examples = read_examples(data, "train").of(Labels([["Rot", "red"]]))
-        examples = type(examples)(Labels([["Rot", "red"], "blue"]), ("red", "blue"), examples.pictures)
+        labels = Labels([["Rot", "red"], "blue"])
+        examples = replace(read_examples(data, "train"), labels=labels, categories=("red", "blue"))
         about = FineTuning(learning.NAME, examples, tmp_path / "out", sgd=QUICK).train()
         assert about["categories"] == ["red", "blue"]
         assert about["never_seen"] == ["blue"]
         assert excite.load(tmp_path / "out").labels.find("rot").units == (0,)
 
-    def test_held_out_pictures(self, data, tmp_path):
+    def test_held_out_images(self, data, tmp_path):
         kept, held_out = read_examples(data, "train").split(0.4)
-        assert len(held_out.pictures) > 2
         work = FineTuning(learning.NAME, kept, tmp_path / "out")
         work.train()
         measured = work.measure(held_out)
-        assert measured["held_out"] == len(held_out.pictures)
-        assert measured["map"] > 0.9
-        assert measured["map"] == sum(measured["precision"].values()) / 2
+        assert measured["held_out"] == len(held_out.pictures) > 2
+        assert measured["map"] == sum(measured["precision"].values()) / 2 > 0.9
 
 
 @pytest.mark.usefixtures("few_epochs")
@@ -138,35 +119,29 @@ class TestDeterminism:
         tuning(data, tmp_path / "whole", augment=augment).train()
         for stopped in stops:
             out = tmp_path / f"stopped-{stopped}"
-            with pytest.raises(Stopped):
-                tuning(data, out, augment=augment, progress=stopping_after(stopped)).train()
+            with pytest.raises(learning.Stopped):
+                tuning(data, out, augment=augment, progress=learning.stopping_after(stopped)).train()
             tuning(data, out, augment=augment).train()
             assert content(out) == content(tmp_path / "whole")
             assert len(list((out / FEATURES).glob("epoch-*"))) == augment
 
     def test_a_training_with_other_settings_begins_anew(self, data, tmp_path):
         other = SGDOptions(batch=4, rate=0.05)
-        tuning(data, tmp_path / "whole", augment=True, sgd=other).train()
-        tuning(data, tmp_path / "out", augment=True).train()
-        tuning(data, tmp_path / "out", augment=True, sgd=other).train()
+        for name, sgd in (("whole", other), ("out", QUICK), ("out", other)):
+            tuning(data, tmp_path / name, augment=True, sgd=sgd).train()
         assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
 @pytest.mark.usefixtures("few_epochs")
 class TestKeptFeatures:
-    def images_read(self, monkeypatch):
-        seen = []
-        original = features.read_image
-        monkeypatch.setattr(features, "read_image", lambda path: seen.append(path.stem) or original(path))
-        return seen
-
-    def test_a_changed_picture_and_lost_features_are_done_again(self, data, tmp_path, monkeypatch):
+    def test_a_changed_image_and_lost_features_are_done_again(self, data, tmp_path, monkeypatch):
         tuning(data, tmp_path / "out").train()
         learning.make_voc(tmp_path / "other", [("000003", [("red", (0, 0, 30, 30))])])
         (tmp_path / "other/JPEGImages/000003.jpg").replace(data / "JPEGImages/000003.jpg")
         with (tmp_path / "out" / FEATURES / "features.bin").open("r+b") as file:
             file.truncate(file.seek(0, 2) - 1)  # the last image's are not all there
-        seen = self.images_read(monkeypatch)
+        seen, original = [], features.read_image
+        monkeypatch.setattr(features, "read_image", lambda path: seen.append(path.stem) or original(path))
         tuning(data, tmp_path / "out").train()
         assert seen == ["000003", "000011"]
         seen.clear()
@@ -176,7 +151,7 @@ class TestKeptFeatures:
         tuning(data, tmp_path / "whole").train()
         assert content(tmp_path / "out") == content(tmp_path / "whole")
 
-    def test_other_views_and_other_weights_are_other_features(self, data, tmp_path, monkeypatch):
+    def test_other_views_and_other_weights_are_other_features(self, data):
         network = excite.load(learning.NAME).module
         example = read_examples(data, "train").pictures[0]
 
@@ -200,9 +175,9 @@ class TestBrokenPictures:
         work = tuning(data, tmp_path / "out", augment=True)
         assert work.train()["pictures"] == 10
         assert len(work.failures) == 2
-        without = read_examples(data, "train")
-        readable = tuple(picture for picture in without.pictures if picture.name not in {"000004", "000007"})
-        same = type(without)(without.labels, without.categories, readable)
+        examples = read_examples(data, "train")
+        readable = tuple(one for one in examples.pictures if one.name not in {"000004", "000007"})
+        same = replace(examples, pictures=readable)
         FineTuning(learning.NAME, same, tmp_path / "same", sgd=QUICK, augment=True).train()
         assert content(tmp_path / "same")[0] == content(tmp_path / "out")[0]
 
@@ -211,7 +186,54 @@ class TestBrokenPictures:
             path.write_bytes(b"no image")
         with pytest.raises(DataError, match="none of 12 images can be read"):
             tuning(data, tmp_path / "out").train()
-        examples = read_examples(data, "train")
-        nothing = type(examples)(examples.labels, examples.categories, ())
         with pytest.raises(DataError, match="no images to learn from"):
-            FineTuning(learning.NAME, nothing, tmp_path / "out").train()
+            FineTuning(learning.NAME, replace(read_examples(data, "train"), pictures=()), tmp_path / "out").train()
+
+
+def entry(number):
+    """The features of an image: nothing but its number."""
+    return {"key": f"k{number}", "picture": f"{number}.jpg", "features": np.full((2, 4), number, np.float16)}
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Features of two images, kept by an earlier run."""
+    store = FeatureStore(tmp_path / "features")
+    for number in (1, 2):
+        store.add(entry(number))
+    store.close()
+    return FeatureStore(tmp_path / "features")
+
+
+def stored_numbers(store, *keys):
+    return store.features(keys)[:, 0, 0].tolist()
+
+
+def test_numbers_without_a_line_are_dropped(store):
+    """A kill between the two."""
+    with store.numbers.open("ab") as file:
+        file.write(b"half of th")
+    store.add(entry(3))
+    assert stored_numbers(store, "k1", "k2", "k3") == [1, 2, 3]
+    assert store.numbers.stat().st_size == 3 * 16
+
+
+def test_a_line_whose_numbers_got_lost_is_forgotten(store):
+    """A power cut: the numbers of the second image were never on the disk. Those of the third come in their place."""
+    with store.numbers.open("ab") as file:
+        file.truncate(20)
+    assert set(store.read()) == {"k1"}
+    store.add(entry(3))
+    store.close()
+    assert set(FeatureStore(store.numbers.parent).read()) == {"k1", "k3"}
+    assert stored_numbers(store, "k1", "k3") == [1, 3]
+
+
+def test_two_runs_at_once(store):
+    store.add(entry(3))
+    other = FeatureStore(store.numbers.parent)
+    with pytest.raises(ExciteError, match="another run is writing"):
+        other.add(entry(4))
+    store.close()
+    other.add(entry(4))
+    assert stored_numbers(other, "k1", "k2", "k3", "k4") == [1, 2, 3, 4]

@@ -25,28 +25,17 @@ class TestDatasets:
     def test_voc_with_difficult_objects(self, tmp_path):
         folder = annotated.make_voc(tmp_path, annotated.scenes(4), split="train")
         boxes = [("red", 1), ("red", 0), ("green", 1), ("pottedplant", 0)]
-        objects = "".join(annotated.voc_object(name, (0, 0, 8, 8), difficult) for name, difficult in boxes)
-        (folder / "Annotations/000001.xml").write_text(f"<annotation>{objects}</annotation>")
+        annotated.annotate(folder, "000001", *(annotated.voc_object(name, (0, 0, 8, 8), hard) for name, hard in boxes))
         examples = read_examples(folder, "train")
         assert examples.categories == ("green", "pottedplant", "red")
         assert shown(examples)["000001"] == ({"red", "pottedplant"}, {"green"})  # one easy red one is enough
         assert shown(examples)["000000"] == ({"green", "red"}, set())
         assert examples.pictures[0].path == folder / "JPEGImages/000000.jpg"
         assert examples.labels.find("potted plant").name == "pottedplant"
-
-    def test_coco(self, tmp_path):
-        folder = annotated.write_coco(tmp_path, annotated.coco_content(annotated.scenes(3), ["red", "green", "blue"]))
-        examples = read_examples(folder, "val")
-        assert examples.categories == ("red", "green", "blue")
-        assert shown(examples)["000001.jpg"] == ({"red"}, set())
-
-    def test_a_broken_annotation_is_told_and_left_out(self, tmp_path):
-        folder = annotated.make_voc(tmp_path, annotated.scenes(4), split="train")
         (folder / "Annotations/000002.xml").write_text("<annotation><object/></annotation>")
         examples = read_examples(folder, "train")
         assert list(shown(examples)) == ["000000", "000001", "000003"]
-        assert len(examples.failures) == 1
-        assert "000002.xml" in examples.failures[0]
+        assert ["000002.xml" in line for line in examples.failures] == [True]
 
 
 class TestLabelsOnly:
@@ -57,12 +46,15 @@ class TestLabelsOnly:
         assert examples.categories == ("cat", "dog")
         assert shown(examples) == {"b.jpg": ({"cat", "dog"}, set()), "a.jpg": (set(), set())}
         assert examples.pictures[0].path == tmp_path / "train2017" / "b.jpg"
+        with pytest.raises(DataError, match="no categories"):
+            read_examples(labels_only(tmp_path, [self.LINES[1]]), "train")
 
     def test_beside_another_split_with_boxes(self, tmp_path):
         annotated.write_coco(tmp_path, annotated.coco_content(annotated.scenes(3), ["red", "green"]))
         labels_only(tmp_path, self.LINES)
         assert read_examples(tmp_path, "train2017").categories == ("cat", "dog")
-        assert read_examples(tmp_path, "val").categories == ("red", "green")
+        examples = read_examples(tmp_path, "val")
+        assert (examples.categories, shown(examples)["000001.jpg"]) == (("red", "green"), ({"red"}, set()))
         with pytest.raises(DataError, match="its splits are train2017, val2017"):
             read_examples(tmp_path, "test")
         annotated.write_coco(tmp_path, annotated.coco_content(annotated.scenes(3), ["red", "green"]), "train2017")
@@ -84,10 +76,6 @@ class TestLabelsOnly:
         with pytest.raises(DataError, match=said):
             read_examples(labels_only(tmp_path, [self.LINES[0], line]), "train")
 
-    def test_nothing_to_learn(self, tmp_path):
-        with pytest.raises(DataError, match="no categories"):
-            read_examples(labels_only(tmp_path, [self.LINES[1]]), "train")
-
     def test_the_shared_pictures(self, shared_data):
         examples = read_examples(shared_data / "coco", "train")
         assert len(examples.pictures) == 3300
@@ -107,8 +95,6 @@ class TestChoosing:
         assert chosen.categories == ("dog", "diningtable")
         assert list(chosen.labels) == ["Dog", "table"]
         assert chosen.pictures == self.EXAMPLES.pictures
-
-    def test_unknown_and_doubled_ones(self):
         with pytest.raises(DataError, match="no category 'cow': it has diningtable, cat, dog"):
             self.EXAMPLES.of(Labels(["cat", "cow"]))
         with pytest.raises(DataError, match="the same category"):

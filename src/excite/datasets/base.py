@@ -155,6 +155,7 @@ class BaseDataset(ABC, Generic[Item_co]):
 
     name: ClassVar[str]
     layout: ClassVar[str]
+    _split_file: ClassVar[str] = ""  # that of a split, with {} for its name; blank where all images are one split
 
     def __init__(self, folder: Path, split: str | None = None) -> None:
         self.folder = folder
@@ -163,9 +164,20 @@ class BaseDataset(ABC, Generic[Item_co]):
         if not self.names:
             raise DataError(f"the split {self.split!r} of {str(folder)!r} {self._nothing()}")
 
-    @abstractmethod
     def _splits(self) -> list[str]:
         """The available splits."""
+        return self._splits_in(self.folder)
+
+    @classmethod
+    def _splits_in(cls, folder: Path) -> list[str]:
+        if not cls._split_file:
+            return ["all"]
+        before = PurePosixPath(cls._split_file).name.partition("{")[0]
+        return sorted(path.stem.removeprefix(before) for path in folder.glob(cls._split_file.format("*")))
+
+    def _split_path(self) -> Path:
+        """The file of the chosen split."""
+        return self.folder / self._split_file.format(self.split)
 
     @abstractmethod
     def _read(self) -> list[str]:
@@ -176,9 +188,9 @@ class BaseDataset(ABC, Generic[Item_co]):
         return "lists no images"
 
     @classmethod
-    @abstractmethod
     def is_in(cls, folder: Path) -> bool:
-        """Whether this folder looks like a data set of this format."""
+        """Whether this folder looks like a data set of this format; by default, whether it has a split."""
+        return bool(cls._splits_in(folder))
 
     @abstractmethod
     def sample(self, name: str) -> Item_co:
@@ -341,10 +353,7 @@ def checked_box(x0: float, y0: float, x1: float, y1: float, where: str, *, insid
 
 
 def parse_box(corners: Sequence[str], where: str, *, inclusive: bool = False) -> Box:
-    """A half-open box from four numbers as text, whose pixels are counted from 0.
-
-    ``inclusive``: the corners name the last pixel of the box, as ImageNet's do.
-    """
+    """A half-open box from text, counted from 0; ``inclusive``: the corners name its last pixel, as ImageNet's do."""
     try:
         x0, y0, x1, y1 = (float(corner) for corner in corners)
     except ValueError:
@@ -394,10 +403,7 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a file without their ends, which may be those of any system.
-
-    ``str.splitlines`` breaks also at rarer characters, such as U+2028, which JSON and captions may have in their words.
-    """
+    """The lines of a file, ended as on any system; ``str.splitlines`` breaks also at U+2028, as in captions."""
     return (line.removesuffix("\n") for line in io.StringIO(read_text(path), newline=None))
 
 

@@ -7,8 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from excite.datasets.base import Phrase, PhraseDataset, PhraseSample, parse_json, read_text
-from excite.datasets.coco import PREFIX as INSTANCES
-from excite.datasets.coco import Coco
+from excite.datasets.coco import INSTANCES, Coco
 from excite.errors import DataError
 from excite.vocabulary.inflection import singular
 from excite.vocabulary.labels import coco_categories
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from excite.datasets.base import Box, Sample
 
-CAPTIONS = "annotations/captions_"
+CAPTIONS = "annotations/captions_{}.json"
 
 TOKEN = re.compile(r"[^\W_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W_]+)*|[^\w\s]")
 LONGEST_NAME = 3  # words: "stove top oven"
@@ -36,16 +35,13 @@ class CaptionPhrases(PhraseDataset):
     """
 
     name = "captions"
-    layout = f"{CAPTIONS}SPLIT.json, {INSTANCES}SPLIT.json, SPLIT/*.jpg"
+    layout = f"{CAPTIONS.format('SPLIT')}, {INSTANCES.format('SPLIT')}, SPLIT/*.jpg"
+    _split_file = CAPTIONS
 
-    def _splits(self) -> list[str]:
-        return self._splits_in(self.folder)
-
-    @staticmethod
-    def _splits_in(folder: Path) -> list[str]:
+    @classmethod
+    def _splits_in(cls, folder: Path) -> list[str]:
         """The splits that have captions and instances."""
-        captions = {path.stem.removeprefix("captions_") for path in folder.glob(f"{CAPTIONS}*.json")}
-        return sorted(split for split in captions if (folder / f"{INSTANCES}{split}.json").is_file())
+        return [split for split in super()._splits_in(folder) if (folder / INSTANCES.format(split)).is_file()]
 
     def _read_samples(self) -> None:
         coco = Coco(self.folder, self.split)
@@ -63,14 +59,9 @@ class CaptionPhrases(PhraseDataset):
         self.left_out["captions of images without instances"] += sum(map(len, captions.values()))
         self.left_out = +self.left_out  # without the reasons that never occurred
 
-    @classmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether there are captions and instances of the same images."""
-        return bool(cls._splits_in(folder))
-
     def _captions_by_number(self) -> dict[str, list[str]]:
         """The captions of each image, by its number."""
-        path = self.folder / f"{CAPTIONS}{self.split}.json"
+        path = self._split_path()
         content = parse_json(read_text(path), path)
         entries = content.get("annotations") if isinstance(content, dict) else None
         if not isinstance(entries, list):
@@ -143,13 +134,6 @@ def noun_phrases(caption: str, meanings: Mapping[str, str]) -> list[NounPhrase]:
     """The phrases of a caption whose noun is known, in order; also those whose noun is not the last, without a meaning.
 
     ``meanings`` are those of nouns in the singular and in small letters.
-
-    Example:
-        >>> table = {"man": "person", "surfboard": "surfboard", "car": "car", "banana": "banana"}
-        >>> [phrase.text for phrase in noun_phrases("A man in a red shirt riding a wave on a big surfboard", table)]
-        ['A man', 'a big surfboard']
-        >>> noun_phrases("A bunch of bananas by the car door", table)
-        [NounPhrase(text='A bunch of bananas', meaning='banana'), NounPhrase(text='the car', meaning='')]
     """
     tokens = list(TOKEN.finditer(caption))
     words = [token.group().lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'") for token in tokens]

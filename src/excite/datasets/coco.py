@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excite.datasets.base import (
-    FARTHEST,
-    Dataset,
-    Instance,
-    Sample,
-    checked_box,
-    checked_size,
-    group_targets,
-    image_path,
-    is_coordinate,
-    parse_json,
-    read_text,
-)
+from excite.datasets import base
+from excite.datasets.base import FARTHEST, Dataset, Instance, Sample
 from excite.errors import DataError, ExciteError
 
 if TYPE_CHECKING:
@@ -30,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-PREFIX = "annotations/instances_"
+INSTANCES = "annotations/instances_{}.json"
 MOST_BITS = 60  # of the length of a run of pixels
 Entry = dict[str, Any]
 
@@ -39,14 +28,12 @@ class Coco(Dataset):
     """Everyday scenes with many objects, some of them crowds annotated as one region."""
 
     name = "coco"
-    layout = f"{PREFIX}SPLIT.json, SPLIT/*.jpg"
-
-    def _splits(self) -> list[str]:
-        return sorted(path.stem.removeprefix("instances_") for path in self.folder.glob(f"{PREFIX}*.json"))
+    layout = f"{INSTANCES.format('SPLIT')}, SPLIT/*.jpg"
+    _split_file = INSTANCES
 
     def _read(self) -> list[str]:
-        self._path = self._annotations_of(self.split)
-        content = parse_json(read_text(self._path), self._path, _with_outlines_as_text)
+        self._path = self._split_path()
+        content = base.parse_json(base.read_text(self._path), self._path, _with_outlines_as_text)
         if not isinstance(content, dict):
             raise DataError(f"{self._path}: it is no JSON object, so no instances file of COCO")
         self._categories = self._by_id(content, "categories", "name")
@@ -59,11 +46,6 @@ class Coco(Dataset):
             self._annotations[entry["image_id"]].append((index, entry))
         self._pictures = self._image_folder()
         return list(self._files)
-
-    @classmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether there are instance annotations."""
-        return any(folder.glob(f"{PREFIX}*.json"))
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -85,18 +67,15 @@ class Coco(Dataset):
         image, size, found = self._images[number], None, []
         if "width" in image or "height" in image:
             where = f"{self._path}, the image with id {number}"
-            size = checked_size(image.get("width"), image.get("height"), where)
+            size = base.checked_size(image.get("width"), image.get("height"), where)
         for index, entry in self._annotations.get(number, ()):
             where, category = f"{self._path}, annotations[{index}]", entry.get("category_id")
             if not isinstance(category, int) or category not in self._categories:
                 raise DataError(f"{where}: its category_id {str(category)[:40]} is missing or not in this file")
             found.append((category, _instance(entry, size, where)))
         found.sort(key=lambda each: each[0])
-        targets = group_targets((self._categories[category]["name"], instance) for category, instance in found)
+        targets = base.group_targets((self._categories[category]["name"], instance) for category, instance in found)
         return Sample(name, self._picture(name), targets, size)
-
-    def _annotations_of(self, split: str) -> Path:
-        return self.folder / f"{PREFIX}{split}.json"
 
     def _image_folder(self) -> Path:
         images = self.folder / "images"
@@ -104,7 +83,7 @@ class Coco(Dataset):
         return next((folder for folder in folders if folder.is_dir()), folders[0])
 
     def _picture(self, name: str) -> Path:
-        return image_path(self._pictures, name, str(self._path))
+        return base.image_path(self._pictures, name, str(self._path))
 
     def _by_id(self, content: Entry, part: str, name: str) -> dict[int, Entry]:
         """The entries of a list by their numbers, in that order; neither these nor their names are repeated."""
@@ -131,7 +110,7 @@ def _instance(entry: Entry, size: tuple[int, int] | None, where: str) -> Instanc
     if not isinstance(box, list) or len(box) != 4 or not all(isinstance(side, int | float) for side in box):
         raise DataError(f"{where}: the bbox must be four numbers, not {str(box)[:80]}")
     x, y, width, height = box
-    found = checked_box(x, y, x + width, y + height, where)
+    found = base.checked_box(x, y, x + width, y + height, where)
     stored, mask = entry.get("segmentation"), None
     if stored not in {None, "null", "[]"}:  # without a mask, the box stands for the object
         mask = Mask(str(stored))
@@ -209,7 +188,7 @@ def _check_polygons(polygons: list[Any]) -> None:
     for polygon in polygons:
         if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
             raise DataError("a polygon of the segmentation must be x and y of three corners or more")
-        if not all(map(is_coordinate, polygon)):
+        if not all(map(base.is_coordinate, polygon)):
             raise DataError("the corners of the segmentation must be numbers of pixels")
 
 

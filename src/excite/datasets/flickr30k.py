@@ -34,13 +34,11 @@ class Flickr30kEntities(PhraseDataset):
     name = "flickr30k"
     layout = "Sentences/*.txt, Annotations/*.xml, SPLIT.txt, flickr30k-images/*.jpg"
     groups = GROUPS
+    _split_file = "{}.txt"
 
     def __init__(self, folder: Path, split: str | None = None) -> None:
         self.folder = folder
         super().__init__(folder, "test" if split is None and "test" in self._splits() else split)
-
-    def _splits(self) -> list[str]:
-        return sorted(path.stem for path in self.folder.glob("*.txt"))
 
     def _read_samples(self) -> None:
         names = (self.folder / name for name in IMAGE_FOLDERS)
@@ -48,7 +46,7 @@ class Flickr30kEntities(PhraseDataset):
         if pictures is None:  # they come from elsewhere than the annotations, and may be forgotten
             usual = str(self.folder / IMAGE_FOLDERS[0])
             raise DataError(f"{str(self.folder)!r} has no images: put them, or a link to their folder, into {usual!r}")
-        for line in dict.fromkeys(base.read_text(self.folder / f"{self.split}.txt").split()):
+        for line in dict.fromkeys(base.read_text(self._split_path()).split()):
             path = PurePosixPath(line)
             self._add(path.stem if path.suffix.lower() in PICTURE_SUFFIXES else line, pictures)
 
@@ -64,7 +62,7 @@ class Flickr30kEntities(PhraseDataset):
         if len(name.encode()) > LONGEST_PART - len(".jpeg"):
             missing = "image"  # no file's name is so long
         else:
-            image = base.image_with_stem(images, name, str(self.folder / f"{self.split}.txt"))
+            image = base.image_with_stem(images, name, str(self._split_path()))
             files = {"image": image, "file of sentences": sentences, "file of boxes": annotation}
             missing = next((what for what, path in files.items() if not path.is_file()), "")
         if missing:
@@ -112,12 +110,7 @@ class MarkedPhrase(NamedTuple):
 
 
 def mentions(sentence: str, left_out: Counter[str]) -> tuple[str, list[MarkedPhrase]]:
-    """A sentence without its marks, and the phrases marked as ``[/EN#NUMBER/KIND/KIND... WORDS]``.
-
-    Example:
-        >>> mentions("[/EN#7/people Two men] walk [/EN#8/animals a dog] .", Counter())[0]
-        'Two men walk a dog .'
-    """
+    """A sentence without its marks, and the phrases marked as ``[/EN#NUMBER/KIND/KIND... WORDS]``."""
     if re.search(r"[\[\]]", MARKED.sub("", sentence)):
         left_out["sentences with unbalanced brackets"] += 1
         return "", []

@@ -1,8 +1,6 @@
 """ImageNet (ILSVRC) with boxes: the challenge's tables or XML files, and the lists of MaxBoxAcc (WSOL).
 
-The boxes of the challenge are in the tables of the public version (``LOC_val_solution.csv``) or in the XML files of
-the original one. The lists of MaxBoxAcc (github.com/clovaai/wsolevaluation) are text files of boxes, classes and image
-sizes, in a folder for each split: ``test`` are ImageNet's own validation images, ``val`` the images of ImageNetV2.
+Those are of github.com/clovaai/wsolevaluation: ``test`` are ImageNet's validation images, ``val`` those of ImageNetV2.
 """
 
 from __future__ import annotations
@@ -97,8 +95,9 @@ class ImageNet(ImageNetCategories):
     name = "imagenet"
     layout = "LOC_val_solution.csv or the challenge's XML files, val/*.JPEG"
 
-    def _splits(self) -> list[str]:
-        return [split for split in SPLITS if _has_boxes(self.folder, split)]
+    @classmethod
+    def _splits_in(cls, folder: Path) -> list[str]:
+        return [split for split in SPLITS if _table(folder, split).is_file() or _xml_folder(folder, split) is not None]
 
     def _read(self) -> list[str]:
         """Sort the images by number: the files are in the order of the classes, their first hundred fish and birds."""
@@ -110,11 +109,6 @@ class ImageNet(ImageNetCategories):
         key = (lambda name: name.partition("_")[::-1]) if self.split == "train" else None
         return sorted(names, key=key)
 
-    @classmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether there is one of the challenge's tables of boxes, or its XML files."""
-        return any(_has_boxes(folder, split) for split in reversed(SPLITS))
-
     def sample(self, name: str) -> Sample:
         """An image and its boxes."""
         objects, size = self._boxes(name)
@@ -124,10 +118,7 @@ class ImageNet(ImageNetCategories):
 
 
 def _imagenet_image(folder: Path, split: str, name: str, classes: Iterable[str]) -> Path:
-    """The file of an image, also where all images were sorted into folders of their classes.
-
-    Without any, its usual path, so that reading it reports it missing.
-    """
+    """The file of an image, perhaps in a folder of its class; else its usual path: reading it reports it missing."""
     folders = [folder / pattern.format(split=split) for pattern in IMAGE_FOLDERS]
     wnid = name.partition("_")[0]  # of the training set
     below = [*([wnid] if WNID.fullmatch(wnid) else []), ".", *classes]
@@ -142,10 +133,6 @@ def _imagenet_image(folder: Path, split: str, name: str, classes: Iterable[str])
 
 def _table(folder: Path, split: str) -> Path:
     return folder / f"LOC_{split}_solution.csv"
-
-
-def _has_boxes(folder: Path, split: str) -> bool:
-    return _table(folder, split).is_file() or _xml_folder(folder, split) is not None
 
 
 def _table_boxes(path: Path) -> tuple[Collection[str], Callable[[str], Annotation]]:
@@ -198,10 +185,7 @@ def _xml_boxes(folder: Path, place: Path, split: str) -> tuple[Collection[str], 
 
 
 def _xml_folder(folder: Path, split: str) -> Path | None:
-    """The folder that has the XML files of a split, or folders of classes with them.
-
-    It is that of the challenge's archive, or of unpacked archives of boxes.
-    """
+    """The folder with the XML files of a split, or with folders of classes: the challenge's, or unpacked archives."""
     places = [folder / above / "Annotations/CLS-LOC" / split for above in ("ILSVRC", ".")]
     with os.scandir(folder) as entries:
         unpacked = sorted(entry.name for entry in entries if f"bbox_{split}" in entry.name)
@@ -234,8 +218,9 @@ class Wsol(ImageNetCategories):
     name = "wsol"
     layout = f"MaxBoxAcc's lists of ImageNet (SPLIT/{BOXES}, SPLIT/{CLASSES}) and the images they name"
 
-    def _splits(self) -> list[str]:
-        return sorted(path.parent.name for path in _lists(self.folder))
+    @classmethod
+    def _splits_in(cls, folder: Path) -> list[str]:
+        return sorted(path.parent.name for path in _lists(folder))
 
     def _read(self) -> list[str]:
         self._read_words()
@@ -246,11 +231,6 @@ class Wsol(ImageNetCategories):
                 self._rows[file] = self._by_name(file, columns)
         names = self._rows.get(NAMES, self._rows[CLASSES])
         return sorted(names, key=lambda name: (PurePosixPath(name).name, name))  # classes mixed, of val2/CLASS/N.jpeg
-
-    @classmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether there are lists of boxes and classes."""
-        return bool(_lists(folder))
 
     def sample(self, name: str) -> Sample:
         """An image and its boxes."""

@@ -28,9 +28,7 @@ class XmlFolder(Voc):
 
     name = "xml"
     layout = "*.xml or Annotations/*.xml in VOC's format, images of the same names anywhere below"
-
-    def _splits(self) -> list[str]:
-        return ["all"]
+    _split_file = ""
 
     def _read(self) -> list[str]:
         self._files = _files(self.folder, ".xml")
@@ -63,8 +61,8 @@ class JsonFolder(Coco):
         """Whether there are JSON files, none called as COCO's own, and images."""
         return not Coco.is_in(folder) and any(_paths(folder, ".json")) and base.has_images(folder)
 
-    def _annotations_of(self, split: str) -> Path:
-        return _files(self.folder, ".json")[split]
+    def _split_path(self) -> Path:
+        return _files(self.folder, ".json")[self.split]
 
     def _image_folder(self) -> Path:
         self._found = base.images_by(lambda path: path.name, self.folder)
@@ -103,9 +101,6 @@ class CsvFolder(Dataset):
 
     name = "csv"
     layout = f"{TABLE} with the columns {','.join(NEEDED)}, its images anywhere below"
-
-    def _splits(self) -> list[str]:
-        return ["all"]
 
     def _read(self) -> list[str]:
         self._path = self.folder / TABLE

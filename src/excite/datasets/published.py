@@ -75,7 +75,11 @@ def fetch_dataset(
         DataError: An archive cannot be unpacked.
     """
     published = published_dataset(name)
-    archives = _archives(published, splits)
+    for split in splits:
+        if split not in published.splits:
+            raise FetchError(f"{published.name} has no split {split!r}: its splits are {', '.join(published.splits)}")
+    chosen = splits or published.usual
+    archives = list(dict.fromkeys(archive for split in chosen for archive in published.splits[split]))
     missing = [each for each in archives if not _marker(each, folder).is_file()]
     for each in (each for each in archives if each not in missing):
         say(f"{each.name}: was unpacked before; remove {_marker(each, folder)} to do it again")
@@ -101,15 +105,6 @@ def published_dataset(name: str) -> PublishedDataset:
     if name not in PUBLISHED:
         raise FetchError(f"no data set is called {name!r}: there are {', '.join(PUBLISHED)}")
     return PUBLISHED[name]
-
-
-def _archives(published: PublishedDataset, splits: Sequence[str]) -> list[Remote]:
-    """The archives of some splits, each once."""
-    for split in splits:
-        if split not in published.splits:
-            raise FetchError(f"{published.name} has no split {split!r}: its splits are {', '.join(published.splits)}")
-    chosen = splits or published.usual
-    return list(dict.fromkeys(archive for split in chosen for archive in published.splits[split]))
 
 
 def _marker(archive: Remote, folder: Path) -> Path:

@@ -47,13 +47,11 @@ class ReferringExpressions(PhraseDataset):
 
     name = "rec"
     layout = 'SPLIT.jsonl with lines {"file": ..., "phrase": ..., "box": [x0, y0, x1, y1]}, images/*.jpg'
-
-    def _splits(self) -> list[str]:
-        return sorted(path.stem for path in self.folder.glob("*.jsonl"))
+    _split_file = "{}.jsonl"
 
     def _read_samples(self) -> None:
         self._files: dict[str, tuple[Path, tuple[int, int]] | None] = {}
-        for text in base.read_lines(self.folder / f"{self.split}.jsonl"):
+        for text in base.read_lines(self._split_path()):
             if text.strip():
                 try:
                     self._add(text)
@@ -171,10 +169,6 @@ def corners(line: Mapping[str, Any], size: tuple[int, int] | None = None) -> Box
     ``box``, ``bbox_xyxy``, ``xyxy`` and ``bbox_2d`` are two corners; ``bbox_xywh`` and ``xywh`` a corner, width and
     height. A ``bbox`` alone is both in public files (COCO's has a width), so it is read only in lines whose other keys
     reveal their source.
-
-    Example:
-        >>> corners({"bbox_xywh": [10, 20, 5, 5]}), corners({"image": "a.jpg", "sent": "a cup", "bbox": [1, 2, 3, 4]})
-        ((10.0, 20.0, 15.0, 25.0), (1.0, 2.0, 3.0, 4.0))
     """
     key = next((key for key in BOX_KEYS if line.get(key) is not None), None)
     if key is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from excite.vocabulary import Concept, Labels
 
-LISTS = "ImageSets/Main"
+LISTS = "ImageSets/Main/{}.txt"
 FIRST_PIXEL = 1  # VOC counts from 1
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 SPELLED_APART = {"diningtable": "dining table", "pottedplant": "potted plant", "tvmonitor": "tv monitor"}
@@ -27,19 +27,19 @@ class Voc(Dataset):
     """Several kinds of objects an image, each with a box and perhaps flagged as difficult."""
 
     name = "voc"
-    layout = f"{LISTS}/SPLIT.txt, Annotations/*.xml, JPEGImages/*.jpg"
+    layout = f"{LISTS.format('SPLIT')}, Annotations/*.xml, JPEGImages/*.jpg"
+    _split_file = LISTS
 
     def _splits(self) -> list[str]:
-        lists = sorted(path.stem for path in (self.folder / LISTS).glob("*.txt"))
-        return [name for name in lists if not CLASS_LIST.fullmatch(name)]
+        return [name for name in super()._splits() if not CLASS_LIST.fullmatch(name)]
 
     def _read(self) -> list[str]:
-        return base.read_names(self.folder / LISTS / f"{self.split}.txt", 1, "the name of one image")
+        return base.read_names(self._split_path(), 1, "the name of one image")
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether there are lists of images and annotations."""
-        return (folder / LISTS).is_dir() and (folder / "Annotations").is_dir()
+        return (folder / LISTS).parent.is_dir() and (folder / "Annotations").is_dir()
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
@@ -62,10 +62,10 @@ class Voc(Dataset):
         return Sample(name, self._picture(name), base.group_targets(each[:2] for each in objects), size)
 
     def _annotation(self, name: str) -> Path:
-        return base.image_path(self.folder / "Annotations", f"{name}.xml", f"{LISTS}/{self.split}.txt")
+        return base.image_path(self.folder / "Annotations", f"{name}.xml", LISTS.format(self.split))
 
     def _picture(self, name: str) -> Path:
-        return base.image_with_stem(self.folder / "JPEGImages", name, f"{LISTS}/{self.split}.txt")
+        return base.image_with_stem(self.folder / "JPEGImages", name, LISTS.format(self.split))
 
     def concept(self, category: str, labels: Labels) -> Concept:
         """The concept of this name; VOC writes some words together that others write apart."""

@@ -74,12 +74,6 @@ def with_new_output(card: Card, base: nn.Module, classes: int, seed: int = 0) ->
     """The network of a card for other classes, and the name of its output layer.
 
     The output layer gets random weights, all others those of ``base``.
-
-    Example:
-        >>> from excite.models import MODELS, load
-        >>> network, layer = with_new_output(MODELS["efficientnet-lite0"], load("efficientnet-lite0").module, 20)
-        >>> layer, network.classifier.weight.shape
-        ('classifier', torch.Size([20, 1280]))
     """
     network = card.build(classes)
     layers = _changed(network, base) or _changed(network, card.build(classes + 1))
@@ -143,14 +137,12 @@ class Output(nn.Module):
     def of(cls, network: nn.Module, layer: str, pictures: Tensor) -> Self:
         """The output of a network, recorded on the first of at least two images and checked on all.
 
-        Raises:
-            ModelError: the operations behind the layer also depend on other activations, or have no negative logits,
-                as SqueezeNet's ReLU: in multi-label training every output would vanish.
+        Operations without negative logits, as SqueezeNet's ReLU, are refused: every output would vanish in training.
         """
         module = network.get_submodule(layer)
         with torch.no_grad():
             with _Recorder() as recorder:
-                handle = module.register_forward_hook(lambda _module, _given, answer: recorder.begin(answer))
+                handle = module.register_forward_hook(lambda _module, _given, answer: setattr(answer, _SLOT, 0))
                 try:
                     last = main_output(network(pictures[:1]))
                 finally:
@@ -200,9 +192,6 @@ class _Recorder(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[_Call] = []
-
-    def begin(self, answer: Tensor) -> None:
-        setattr(answer, _SLOT, 0)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -180,9 +180,7 @@ class TrainingLoop:
     validation: Validation  # the held-out images
     folder: Path  # for checkpoints and curves
     key: str  # changes when the training would take another course
-    save_every: (
-        float  # seconds between two checkpoints; after a check, of which small corpora have many, a tenth suffices
-    )
+    save_every: float  # seconds between two checkpoints; after a check, a tenth suffices
     progress: Progress
     failed: list[tuple[int, str]]  # unreadable images that the other processes do not know yet
     state: TrainingState = field(default_factory=TrainingState)  # restored by `resume`
