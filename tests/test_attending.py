@@ -249,6 +249,15 @@ class TestMass:
         maps = excite.mwp(module, inputs, unit, layer=self.LAYERS)
         return {layer: float(values.sum()) for layer, values in maps.items()}
 
+    def test_above_the_last_block_nothing_is_lost_and_below_a_known_part(self, classifier, chelsea):
+        masses = self.masses(classifier.module, classifier.preprocess(chelsea)[None])
+        assert masses["head"] == pytest.approx(1, abs=1e-4)
+        assert masses["blocks.15"] == pytest.approx(1, abs=1e-4)
+        assert 0.25 < masses["blocks.14"] < 0.45
+        assert 0.02 < masses["stem"] < 0.08
+        from_below = list(masses.values())
+        assert from_below == pytest.approx(sorted(from_below), abs=1e-5)  # what is lost does not come back
+
     def test_without_biases_nothing_is_lost(self, classifier, chelsea):
         """All that is lost is lost at units excited by their bias alone: without biases there are none."""
         module = copy.deepcopy(classifier.module)

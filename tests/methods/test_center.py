@@ -1,8 +1,11 @@
 """The baseline of the middle; blurring and normalising maps."""
 
+import math
+
 import pytest
 import torch
 from networks import Pooled, made, maps, one_signal, pictures, session
+from scipy import ndimage
 
 from excite.methods import METHODS
 from excite.methods.base import blurred, normalised
@@ -31,6 +34,16 @@ def test_whatever_is_in_it():
     assert torch.equal(found, found.flip(2))
     assert found.min() > 0
     assert torch.equal(maps(network, x, "center", "features.4"), found)
+
+
+@pytest.mark.parametrize("shape", [(2, 224, 300), (1, 300, 17), (1, 1, 1), (3, 7, 7), (1, 2, 90)])
+@pytest.mark.parametrize("amount", [0.02, 0.1])
+def test_the_blur_is_scipys(shape, amount):
+    maps = torch.rand(shape, dtype=torch.float64)
+    sigma = amount * max(shape[1:])
+    options = {"mode": "reflect", "radius": math.ceil(4 * sigma), "axes": (1, 2)}
+    expected = ndimage.gaussian_filter(maps.numpy(), sigma, **options)
+    torch.testing.assert_close(blurred(maps, amount), torch.from_numpy(expected), rtol=1e-9, atol=1e-12)
 
 
 def test_the_papers_amount():

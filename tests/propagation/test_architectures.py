@@ -95,3 +95,12 @@ def test_training_mode_of_a_network_with_a_second_head():
     won = mwp(net, torch.rand(2, 3, 64, 64), 3, layer="inception3a")
     assert abs(float(won[0].sum()) - 1) < 1e-3
     assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
+
+
+def test_segmentation_heads_are_modules_too():
+    """A fully convolutional network: class maps, explained from where the class is seen."""
+    net = models.segmentation.fcn_resnet50(weights=None, weights_backbone=None, num_classes=5).eval()
+    with torch.no_grad():
+        net.classifier[4].bias.zero_()
+    won = mwp(net, torch.rand(1, 3, 48, 48), 2, layer="backbone.layer2")
+    assert 0.9 < float(won.sum()) < 1 + 1e-4
