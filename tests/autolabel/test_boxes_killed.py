@@ -20,8 +20,8 @@ from skimage import data
 import excite
 from excite.autolabel import FORMATS, AutoLabeler, BoxQuery
 
-PICTURES = 16
-MOMENTS = [(0, 0), (1, 0), (2, 0.001), (4, 0.002), (7, 0.004), (11, 0.001), (13, 0)]
+PICTURES = 10
+MOMENTS = [(0, 0), (1, 0), (2, 0.001), (4, 0.002), (7, 0.004)]
 """Kill it when so many answers have been written down, and so many seconds later."""
 
 FILES = {"coco": "boxes.json", "csv": "boxes.csv", "voc": "ImageSets/Main/trainval.txt"}
@@ -116,29 +116,18 @@ def test_killed_again_and_again(forking, photos):
     assert records(out) == records(whole)  # no image was answered twice
 
 
-def start(folder, *arguments):
-    assert COMMAND is not None, "the command is not installed beside this Python"
-    return subprocess.Popen(  # noqa: S603
-        [COMMAND, "boxes", "photos", "--concept", "cup", *arguments],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_the_command_killed_with_its_workers(tmp_path, monkeypatch):
     """And then finished, into the same folder."""
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "out"
     Path("photos").mkdir()
     coffee = Image.fromarray(data.coffee())
-    for number in range(6):
+    for number in range(4):
         coffee.crop((10 * number, 0, 300 + 10 * number, 300)).save(f"photos/{number:02}.png")
-    options = ("--format", "voc", "--out", "out")
-
-    process = start(tmp_path, *options, "--workers", "2")
+    assert COMMAND is not None, "the command is not installed beside this Python"
+    options = ["--concept", "cup", "--format", "voc", "--out", "out", "--workers", "2"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    process = subprocess.Popen([COMMAND, "boxes", "photos", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603
     try:
         wait_for_lines(out / "records.jsonl", 1, process)
     finally:
@@ -146,11 +135,11 @@ def test_the_command_killed_with_its_workers(tmp_path, monkeypatch):
     process.communicate(timeout=PATIENCE)  # which also waits for the workers: they end with their parent
     assert process.returncode == -signal.SIGKILL
     done = records(out)
-    assert 1 <= len(done) < 6
+    assert 1 <= len(done) < 4
     READERS["voc"](out)
 
     for folder in ("out", "whole"):
         AutoLabeler(excite.load(), ["photos"], Path(folder), BoxQuery(("cup",)), "voc").write()
     assert tree(out) == tree(Path("whole"))
     assert records(out) == records(Path("whole"))
-    assert len(READERS["voc"](out)) == 6
+    assert len(READERS["voc"](out)) == 4

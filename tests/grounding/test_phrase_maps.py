@@ -31,16 +31,12 @@ from excite.vocabulary.word_lists import COLOURS as COLOUR_WORDS
 C_MWP = find_method("c-mwp")
 
 
+HOW = {"labels": ["cat", "dog", "horse"], "layer": "relu", "multilabel": True}
+
+
 @pytest.fixture
 def classifier():
-    return excite.wrap(
-        trained(),
-        labels=["cat", "dog", "horse"],
-        layer="relu",
-        preprocess=TINY.preprocess,
-        name="tiny",
-        multilabel=True,
-    )
+    return excite.wrap(trained(), preprocess=TINY.preprocess, name="tiny", **HOW)
 
 
 @pytest.fixture
@@ -53,14 +49,8 @@ def picture():
 
 def word_map(classifier, picture, word, side=300):
     """The same map by the library's main road."""
-    scaled = excite.wrap(
-        classifier.module,
-        labels=["cat", "dog", "horse"],
-        layer="relu",
-        preprocess=classifier.preprocess.scaled(side / classifier.preprocess.shorter_side),
-        multilabel=True,
-    )
-    (found,) = excite.attend(scaled, picture, word)
+    preprocess = classifier.preprocess.scaled(side / classifier.preprocess.shorter_side)
+    (found,) = excite.attend(excite.wrap(classifier.module, preprocess=preprocess, **HOW), picture, word)
     return found.values
 
 
@@ -94,8 +84,7 @@ def test_all_phrases_come_from_one_forward_pass_and_each_word_from_one_signal(cl
 
 def test_without_a_known_word_the_findings_stand_for_it(classifier, picture):
     unknown, empty = map_phrases(classifier, picture, ["left gizmo", "the"], side=56)
-    assert not unknown.known
-    assert not empty.known
+    assert (unknown.known, empty.known) == (False, False)
     assert unknown.reading.skipped == ("gizmo",)
     (found,) = unknown.words
     assert set(found.units) == {0, 1, 2}  # all that there are, being fewer than usually taken
@@ -112,22 +101,16 @@ def test_hints_weigh_the_map(classifier, picture):
     np.testing.assert_allclose(left.plane, plain.plane * weights, rtol=1e-5, atol=1e-9)
 
 
-def test_a_map_without_evidence_points_nowhere(classifier, picture):
+def test_without_evidence_labels_or_another_size(classifier, picture):
+    square = excite.wrap(classifier.module, labels=list("abc"), preprocess=Preprocess(28, square=True))
+    own = excite.wrap(classifier.module, labels=list("abc"), preprocess=lambda picture: torch.zeros(3, 28, 28))
+    assert [enlargement(one, 56) for one in (classifier, square, own)] == [2, 1, 1]
+    with pytest.raises(ConceptError, match="no labels"):
+        map_phrases(excite.wrap(classifier.module, layer="relu"), picture, ["cat"])
     with torch.no_grad():
         classifier.module.conv.weight.zero_()
     (found,) = map_phrases(classifier, picture, ["cat"], side=56)
     assert found.point is None
-
-
-def test_networks_of_one_size_see_the_picture_as_usual(classifier):
-    square = excite.wrap(classifier.module, labels=list("abc"), preprocess=Preprocess(28, square=True))
-    own = excite.wrap(classifier.module, labels=list("abc"), preprocess=lambda picture: torch.zeros(3, 28, 28))
-    assert [enlargement(one, 56) for one in (classifier, square, own)] == [2, 1, 1]
-
-
-def test_without_labels_nothing_can_be_read(classifier, picture):
-    with pytest.raises(ConceptError, match="no labels"):
-        map_phrases(excite.wrap(classifier.module, layer="relu"), picture, ["cat"])
 
 
 PLAIN = {
@@ -197,13 +180,10 @@ class TestColours:
         has = {other: colour_map(Image.new("RGB", (9, 9), PLAIN[colour]), other).mean() for other in COLOURS}
         assert max(has, key=has.get) == colour
         assert has[colour] > 0.4
-
-    def test_lies_between_0_and_1_and_has_the_size_of_the_picture(self):
         noise = np.random.default_rng(0).integers(0, 256, (13, 70, 3), dtype=np.uint8)
-        for colour in COLOURS:
-            plane = colour_map(Image.fromarray(noise), colour)
-            assert plane.shape == (13, 70)
-            assert 0 <= plane.min() <= plane.max() <= 1
+        plane = colour_map(Image.fromarray(noise), colour)
+        assert plane.shape == (13, 70)
+        assert 0 <= plane.min() <= plane.max() <= 1
 
     def test_a_colour_weighs_the_map_but_rules_nothing_out(self):
         picture = Image.new("RGB", (80, 40), PLAIN["green"])
