@@ -71,16 +71,14 @@ class TestWhatIsLookedFor:
             assert boxes == sorted(told)
         assert answer["boxes"] == sum(len(boxes) for _, boxes in read.values()) > 0
 
-    def test_what_folders_are_called(self, photos):
-        """However improbable: somebody knows that it is there."""
+    def test_what_folders_are_called_and_the_best_finding(self, photos):
+        """However improbable what a folder says: somebody knows that it is there."""
         answer = boxing(from_folders=True).write()
         read = read_coco(Path("out"))
         for name, (_, boxes) in read.items():
             assert boxes == [one for one in located(photos, name, Path(name).parent.name) if one[2] is not None]
         assert answer["concepts"] == {"green": 2, "red": 2}
         assert read["green/dark.png"] == ((SIDE, SIDE), [])
-
-    def test_the_best_finding(self, photos):
         boxing(at_least=0).write()
         for name, (_, boxes) in read_coco(Path("out")).items():
             best = max(located(photos, name, "red", "green"), key=lambda one: one[1])
@@ -175,13 +173,6 @@ class TestAgain:
             *("ImageSets/Main/trainval.txt", "labels.txt"),
         }
 
-    def test_a_question_that_cannot_be_answered_leaves_older_boxes_alone(self, photos):
-        boxing(concepts=("red",)).write()
-        before = tree(Path("out"))
-        with pytest.raises(LayerError):
-            boxing(concepts=("red",), how={"layer": "no such"}).write()
-        assert tree(Path("out")) == before
-
 
 class TestStopped:
     @pytest.mark.parametrize("kind", FORMATS)
@@ -215,15 +206,20 @@ class TestStopped:
         boxing(out="often", concepts=("red",)).write()
         assert writings[2:] == [0, 1, 2, 3, 4, 5, 5]
 
-    def test_corrected_while_it_works(self, photos, monkeypatch):
-        """Somebody's work is not lost, and ours neither."""
+    def test_corrected_while_it_works(self, photos):
+        """Somebody's work is not lost, and ours neither; nor are older boxes, by a question without an answer."""
+        boxing(concepts=("red",)).write()
+        before = tree(Path("out"))
+        with pytest.raises(LayerError):
+            boxing(concepts=("red",), how={"layer": "no such"}).write()
+        assert tree(Path("out")) == before
 
         def correcting(entries, _total):
             yield from entries
             Path("out/boxes.json").write_text("corrected")
 
         with pytest.raises(ExciteError, match="was changed since"):
-            boxing(concepts=("red",)).write(progress=correcting)
+            boxing(concepts=("red",), fresh=True).write(progress=correcting)
         assert Path("out/boxes.json").read_text() == "corrected"
         assert len(records(Path("out"))) == len(SQUARES)
 
@@ -256,10 +252,7 @@ class TestWhatIsTold:
         assert sum(note.startswith(said) for note in answer["notes"]) == (suffix != "tif")
 
     def test_copies(self, photos, monkeypatch):
-        def refuse(*_):
-            raise OSError(1, "Operation not permitted")
-
-        monkeypatch.setattr(Path, "symlink_to", refuse)
+        monkeypatch.setattr(Path, "symlink_to", lambda *_: (_ for _ in ()).throw(OSError(1, "not permitted")))
         for _ in range(2):
             answer = boxing("voc", from_folders=True).write()
             assert answer["notes"][-1] == "5 images copied into 'out': links cannot be made there"

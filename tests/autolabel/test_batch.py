@@ -14,9 +14,9 @@ from torch import nn
 
 from excite.autolabel import batch as module
 from excite.autolabel.batch import AttendQuery, Batch, split_arguments
-from excite.errors import ConceptError, ExciteError, ImageError, LayerError, MethodError
+from excite.errors import ConceptError, ExciteError, ImageError, LayerError
 from excite.jobs import Executor, JsonLinesStore
-from excite.models import MODELS, Card, Preprocess
+from excite.models import MODELS, Card, Choice, Preprocess
 from excite.vocabulary import Labels
 
 WORDS = ["cat", "dog", "crane", "crane", "AC/DC", "AC.DC", "Ärger ☂", "Cat", "x" * 300, "字" * 120]
@@ -63,7 +63,8 @@ def picture(path, seed=0, size=(30, 20)):
 
 
 def question(*concepts, method="mwp", **options):
-    return AttendQuery.of_options(model="tiny", concepts=concepts, method=method, **options)
+    listed = {name: tuple(options.pop(name, ())) for name in ("layers", "against")}
+    return AttendQuery(Choice("tiny"), concepts, listed["layers"] or None, method, listed["against"], **options)
 
 
 def photos_of(*arguments, out="out"):
@@ -105,13 +106,9 @@ class TestAnswers:
         assert np.load("plain/2.cat.npy").sum() == pytest.approx(answer["maps"][0]["mass"], rel=1e-5)
 
     def test_what_is_wrong_with_a_query_costs_no_picture(self, folder, looks):
-        for wrong in ({"concepts": ["cat", "unheard of"]}, {"concepts": ["cat"], "against": ["unheard of"]}):
+        for concepts, against in ((("cat", "unheard of"), ()), (("cat",), ("unheard of",))):
             with pytest.raises(ConceptError, match="unheard of"):
-                Batch(AttendQuery.of_options(model="tiny", **wrong), Path("out"))
-        with pytest.raises(MethodError, match="either --method or --contrast"):
-            AttendQuery.of_options(model="tiny", concepts=[], method="mwp", contrast=True)
-        for contrast, method in ((False, "mwp"), (True, "c-mwp"), (None, "c-mwp")):
-            assert AttendQuery.of_options(model="tiny", concepts=[], contrast=contrast).method == method
+                Batch(question(*concepts, against=against), Path("out"))
         assert not looks
         assert not Path("out").exists()
         with pytest.raises(LayerError, match="no layer '7'"):
@@ -157,15 +154,10 @@ class TestResuming:
         assert (len(looks), len(store("../out"))) == (4, 3), "one image alone is always looked at, and has one line"
 
     def test_after_a_stop_between_the_files_and_the_line(self, folder, monkeypatch, looks):
-        add = JsonLinesStore.add
-
-        def stopped(*_):
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(JsonLinesStore, "add", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            run(photos_of(folder))
-        monkeypatch.setattr(JsonLinesStore, "add", add)
+        with monkeypatch.context() as patched:
+            patched.setattr(JsonLinesStore, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                run(photos_of(folder))
         assert (Path("out") / "0.cat.png").exists()
         assert len(run(photos_of(folder))[0]) == 3
         assert len(looks) == 4
@@ -270,26 +262,23 @@ class TestNames:
         """All files of a run, having checked that each was written once."""
         answers, _ = run(photos, *concepts, **options)
         names = [found["overlay"] for answer in answers for found in answer["maps"]]
-        figures = [line for line in files() if line.endswith(".png")]
+        figures = [line for line in files(options.get("out", "out")) if line.endswith(".png")]
         assert len(set(names)) == len(names)
         assert len(figures) == len(names) + len(photos)
         assert len({name.casefold() for name in figures}) == len(figures)  # other systems know no capitals
         assert all(len(name.encode()) <= 255 for name in figures)
         return [Path(name).name for name in names]
 
-    def test_the_same_name_in_different_folders_or_with_different_endings(self, folder):
+    def test_pictures_of_one_name_or_called_like_the_overlay_of_another(self, folder):
         picture(Path("more/0.png"), seed=9)
         names = self.overlays(photos_of(folder, "more/"), "cat")
         assert (len(names), names[0], names[-1]) == (4, "photos-0.cat.png", "more-0.cat.png")
-        picture(folder / "0.bmp", seed=9)
-        answers, _ = run(photos_of(folder), "cat", out="new")
-        wanted = ["new/photos-0-bmp.cat.png", "new/photos-0-png.cat.png"]
-        assert [answer["maps"][0]["overlay"] for answer in answers[:2]] == wanted
-
-    def test_a_picture_called_like_the_overlay_of_another(self, folder):
+        picture(folder / "0.bmp")
+        names = self.overlays(photos_of(folder), "cat", out="new")
+        assert names[:2] == ["photos-0-bmp.cat.png", "photos-0-png.cat.png"]
         for name in ("0-cat.png", "0.cat.png", "0-cat-dog.png", "0.cat.dog.png"):
             picture(folder / name)
-        self.overlays(photos_of(folder), "cat", "dog", "pet")
+        self.overlays(photos_of(folder), "cat", "dog", "pet", out="newer")
 
     @pytest.mark.parametrize(
         ("concepts", "names"),

@@ -14,7 +14,7 @@ from excite.errors import ConceptError, DataError, ExciteError
 from excite.grounding import Grounded, GroundingSession, PhraseMap, Region
 from excite.grounding.ground import as_map, span_of, unused_spans
 from excite.grounding.phrase_maps import active_hints
-from excite.grounding.proposals import Proposals
+from excite.grounding.proposals import Hierarchy, Proposals
 from excite.metrics.boxes import box_iou
 from excite.vocabulary import Labels, read_phrase
 
@@ -25,13 +25,11 @@ BOXES = np.array([(0, 0, 60, 40), BLUE, RED, (6, 5, 20, 20), (50, 0, 60, 10)], n
 @pytest.fixture
 def classifier():
     """Its outputs see red and blue."""
-    network = trained()
+    network, labels = trained(), ["tomato", "frog", "sea"]
     network.out.weight.data.zero_()
     network.out.bias.data.zero_()
     network.out.weight.data[0, 0] = network.out.weight.data[2, 2] = 1
-    return excite.wrap(
-        network, labels=["tomato", "frog", "sea"], layer="relu", preprocess=TINY.preprocess, multilabel=True
-    )
+    return excite.wrap(network, labels=labels, layer="relu", preprocess=TINY.preprocess, multilabel=True)
 
 
 @pytest.fixture
@@ -48,9 +46,9 @@ def proposals():
 
 
 def test_each_phrase_finds_its_region(classifier, picture, proposals):
-    tomato, sea = excite.ground(
-        classifier, picture, ["a ripe tomato", "the sea"], proposals=proposals, method="mwp", gamma=0.5, side=56
-    )
+    """A session answers phrase by phrase as all at once; proposals are segments of the image where none are given."""
+    phrases, how = ["a ripe tomato", "the sea"], {"method": "mwp", "side": 56}
+    tomato, sea = excite.ground(classifier, picture, phrases, proposals=proposals, gamma=0.5, **how)
     assert tomato.regions[0].box in {RED, (6, 5, 20, 20)}
     assert sea.regions[0].box == BLUE
     assert tomato.map.reading.skipped == ("ripe",)
@@ -58,10 +56,13 @@ def test_each_phrase_finds_its_region(classifier, picture, proposals):
     assert scores == sorted(scores, reverse=True)
     assert scores[-1] > 0
     assert (box_iou(boxes, boxes) - np.eye(len(scores)) <= 0.7).all(), "they do not repeat each other"
-
-
-def test_with_segments_of_the_picture_itself(classifier, picture):
-    (found,) = excite.ground(classifier, picture, "the sea", method="mwp", side=56)
+    session = GroundingSession(classifier, picture, proposals, **how)
+    for phrase, expected in zip(phrases, (tomato, sea), strict=True):
+        (found,) = session.ground([phrase], gamma=0.5)
+        assert found.to_json() == expected.to_json()
+        np.testing.assert_array_equal(found.map.plane, expected.map.plane)
+    assert session.size > proposals.boxes.nbytes
+    (found,) = excite.ground(classifier, picture, "the sea", **how)
     assert box_iou([found.regions[0].box], [BLUE])[0, 0] > 0.7
 
 
@@ -96,17 +97,6 @@ def test_what_means_nothing_is_refused(classifier, picture, proposals, change, s
     options = {"phrases": "sea", "proposals": proposals, "method": "mwp", "side": 56, **change}
     with pytest.raises((ConceptError, DataError), match=said):
         excite.ground(classifier, picture, **options)
-
-
-def test_a_study_answers_phrase_by_phrase_as_all_at_once(classifier, picture, proposals):
-    phrases = ["a ripe tomato", "the sea on the left"]
-    together = excite.ground(classifier, picture, phrases, proposals=proposals, method="mwp", side=56, gamma=0.5)
-    study = GroundingSession(classifier, picture, proposals, method="mwp", side=56)
-    for phrase, expected in zip(phrases, together, strict=True):
-        (found,) = study.ground([phrase], gamma=0.5)
-        assert found.to_json() == expected.to_json()
-        np.testing.assert_array_equal(found.map.plane, expected.map.plane)
-    assert study.size > proposals.boxes.nbytes
 
 
 # What is drawn, and which words had no say.
@@ -183,9 +173,7 @@ class TestDrawing:
         assert texts(phrase, drawn["told"].hints) == ["red"]
         assert (drawn["boxes"], drawn["true_boxes"], drawn["width"]) == ([(0, 0, 9, 9)], [(1, 2, 3, 4)], 500)
         assert drawn["plane"].shape == (30, 40)
-
-    def test_what_a_word_means_is_told_where_it_is_another(self, drawn):
-        grounded("two Men in Hats and a Red hat").figure()
+        grounded("two Men in Hats and a Red hat").figure()  # what a word means is told where it is another
         notes = [(word.title, word.note) for word in drawn["words"]]
         assert notes == [("Men", "man 25%"), ("Hats", "25%"), ("Red", "25%")]
 
@@ -203,19 +191,20 @@ class TestDrawing:
 
 
 def test_real_phrases_for_real_pictures(shared_data):
-    """Most points lie in the right box, many of the first five regions are right, nearly all have a known word."""
+    """Most things described are proposed, most points lie in the right box, nearly all phrases have a known word."""
     classifier, dataset = excite.load("words"), open_phrases(shared_data / "refcoco")
-    answers = []
+    proposed, inside, right, known = [], [], [], []
     for one in map(dataset.sample, dataset.names[100 : 100 + 5]):
-        found = excite.ground(classifier, one.path, [phrase.text for phrase in one.phrases], method="c-mwp")
-        answers += zip(one.phrases, found, strict=True)
-    inside = 0
-    for phrase, answer in answers:
-        ((x0, y0, x1, y1),) = phrase.boxes
-        x, y = answer.map.point
-        inside += x0 <= x + 0.5 < x1 and y0 <= y + 0.5 < y1
-    right = [first_hit([region.box for region in answer.regions[:5]], phrase.boxes) for phrase, answer in answers]
-    known = sum(answer.map.known for _, answer in answers)
-    assert len(answers) > 20
-    rates = [count / len(answers) for count in (inside, sum(rank is not None for rank in right), known)]
-    assert all(rate > least for rate, least in zip(rates, (0.45, 0.35, 0.8), strict=True))
+        proposals = Hierarchy()(Image.open(one.path))
+        texts = [phrase.text for phrase in one.phrases]
+        found = excite.ground(classifier, one.path, texts, proposals=proposals, method="c-mwp")
+        for phrase, answer in zip(one.phrases, found, strict=True):
+            ((x0, y0, x1, y1),) = phrase.boxes
+            x, y = answer.map.point
+            proposed.append(box_iou(phrase.boxes, proposals.boxes).max() >= 0.5)
+            inside.append(x0 <= x + 0.5 < x1 and y0 <= y + 0.5 < y1)
+            right.append(first_hit([region.box for region in answer.regions[:5]], phrase.boxes) is not None)
+            known.append(answer.map.known)
+    assert len(known) > 20
+    for rates, least in ((proposed, 0.8), (inside, 0.45), (right, 0.35), (known, 0.8)):
+        assert np.mean(rates) > least

@@ -91,20 +91,14 @@ def test_other_settings_and_versions(tmp_path, counting, monkeypatch):
     assert (none.made, none.read) == (1, 1)
 
 
-def damages(content):
-    yield b""
-    yield content[: len(content) // 2]
-    yield b"no archive at all"
-    for place in range(30, len(content), max(1, len(content) // 40)):
-        yield content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :]
-
-
 def test_damaged_files_are_made_again(tmp_path, counting):
     source = Cached(counting, tmp_path)
     boxes = source.of(PICTURE, "a").boxes
     (file,) = files_in(tmp_path)
     whole = file.read_bytes()
-    for number, damage in enumerate(damages(whole)):
+    places = range(30, len(whole), max(1, len(whole) // 40))
+    flipped = [whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :] for place in places]
+    for number, damage in enumerate([b"", whole[: len(whole) // 2], b"no archive at all", *flipped]):
         file.write_bytes(damage)
         assert np.array_equal(source.of(PICTURE, "a").boxes, boxes), number
     assert source.damaged > 10

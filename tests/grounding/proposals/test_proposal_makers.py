@@ -53,22 +53,17 @@ def test_odd_sizes(name, size):
         assert name != "hierarchy" or pixels.any() or found.boxes.tolist() == [[0, 0, *size]]
 
 
-def test_large_pictures_are_told_in_their_own_pixels():
-    picture = scene().resize((1200, 900), Image.Resampling.NEAREST)
-    wanted = [10 * side for side in SQUARE]
-    for proposer in MAKERS.values():
-        found = proposer(picture)
-        assert box_iou(found.boxes, [wanted]).max() > CLOSE[proposer.name]
-        assert found.segments is None or found.segments.parts.shape == (900, 1200)
-
-
-def test_settings_count():
+def test_settings_count_and_large_pictures_are_told_in_their_own_pixels():
     picture = scene()
     assert len(Hierarchy(count=0)(picture)) == 0
     assert len(EdgeBoxes(count=3)(picture)) == 3
     noise = Image.fromarray(np.random.default_rng(2).integers(0, 255, (40, 40, 3), np.uint8))
     assert len(SelectiveSearch(count=3)(noise)) <= 3
     assert len(SelectiveSearch(quality=True, most_alike=1.0)(noise)) > len(SelectiveSearch(most_alike=1.0)(noise))
+    for proposer in MAKERS.values():
+        found = proposer(picture.resize((1200, 900), Image.Resampling.NEAREST))
+        assert box_iou(found.boxes, [[10 * side for side in SQUARE]]).max() > CLOSE[proposer.name]
+        assert found.segments is None or found.segments.parts.shape == (900, 1200)
 
 
 @pytest.mark.parametrize(
