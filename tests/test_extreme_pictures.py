@@ -111,31 +111,26 @@ def test_gradients_near_the_largest_float(method):
         torch.testing.assert_close(two.values.double() / two.mass, one.values.double() / one.mass, rtol=1e-3, atol=1e-5)
 
 
+def test_every_way_to_ask():
+    model = classifier(broken)
+    for ask, arguments, options in (
+        (excite.attend_batch, ([NOISE, NOISE], "cat"), {}),
+        (excite.locate, (NOISE, "cat"), {}),
+        (excite.ground, (NOISE, "a cat"), {}),
+        (excite.attend, (NOISE, "cat"), {"against": "dog"}),
+        (excite.attend, (NOISE,), {}),
+    ):
+        with pytest.raises(NumberError, match=r"weights hold NaN in '3\.weight'"):
+            ask(model, *arguments, **options)
+
+
 @pytest.mark.parametrize("value", [NAN, float("inf")])
-def test_arrays_and_tensors_with_numbers_that_are_none(value):
+def test_images_and_maps_of_numbers_that_are_none(value):
+    """No such map can be made, so nothing that draws, compares or saves maps ever meets one."""
     array = np.full((8, 8, 3), 0.5)
     array[2, 3] = value
     for picture in (array, array.astype(np.float16), torch.from_numpy(array).permute(2, 0, 1)):
         with pytest.raises(ImageError, match="holds NaN or infinity"):
             excite.attend(classifier(), picture, "cat")
-
-
-def test_every_way_to_ask():
-    model = classifier(broken)
-    asked = {
-        "attend_batch": lambda: excite.attend_batch(model, [NOISE, NOISE], "cat"),
-        "locate": lambda: excite.locate(model, NOISE, "cat"),
-        "ground": lambda: excite.ground(model, NOISE, "a cat"),
-        "against": lambda: excite.attend(model, NOISE, "cat", against="dog"),
-        "findings": lambda: excite.attend(model, NOISE),
-    }
-    for ask in asked.values():
-        with pytest.raises(NumberError, match=r"weights hold NaN in '3\.weight'"):
-            ask()
-
-
-def test_a_map_of_numbers_that_are_none_cannot_be_made():
-    """So nothing that draws, compares or saves maps ever meets one."""
-    for value in (NAN, float("inf")):
-        with pytest.raises(ExciteError, match="holds NaN or infinity"):
-            excite.AttentionMap(torch.tensor([[1.0, value]]), "cat", "4", "mwp", 1.0, (2, 1))
+    with pytest.raises(ExciteError, match="holds NaN or infinity"):
+        excite.AttentionMap(torch.tensor([[1.0, value]]), "cat", "4", "mwp", 1.0, (2, 1))

@@ -31,15 +31,13 @@ def test_words_and_the_concepts_behind_them():
     assert "\n" not in said
 
 
-@pytest.mark.parametrize("word", ["", " \n", "bell\x07", "half\ud800", "no\ufffe"])
-def test_words_that_cannot_be_written_down(word):
-    with pytest.raises(ConceptError, match=r"blank|no file of boxes can hold"):
-        category_name(word)
-
-
-def test_on_one_line():
+def test_names_of_categories():
+    """On one line, with their joiners; words that cannot be written down are refused."""
     assert category_name("a\n b\u2028\x85c\t") == "a b c"
-    assert category_name("\u0645\u06cc\u200c\u062e &<>\"'") == "\u0645\u06cc\u200c\u062e &<>\"'"  # its joiner is kept
+    assert category_name("\u0645\u06cc\u200c\u062e &<>\"'") == "\u0645\u06cc\u200c\u062e &<>\"'"
+    for word in ("", " \n", "bell\x07", "half\ud800", "no\ufffe"):
+        with pytest.raises(ConceptError, match=r"blank|no file of boxes can hold"):
+            category_name(word)
 
 
 def test_thresholds():
@@ -71,27 +69,21 @@ def stems():
     return [one.stem for one in find_inputs(["photos"], OutputFolder(Path("out"), "voc"))[1]]
 
 
-def test_names_are_relative_to_the_folder_that_was_named(photos):
+def test_names_are_relative_to_the_folder_that_was_named_or_the_one_that_holds_all(photos):
     names = ["cat.png", "cat/1.png", "dog/10.jpg", "dog/2.png"]
-    assert found("photos") == (photos, names)
-    assert found(str(photos)) == (photos, names)
-    assert found("photos/dog") == (photos / "dog", ["10.jpg", "2.png"])
+    assert found("photos") == found(str(photos)) == found("photos/cat.png", "photos") == (photos, names)
+    assert found("photos/dog") == found("photos/dog/2.png", "photos/dog") == (photos / "dog", ["10.jpg", "2.png"])
     assert found(".") == (photos.parent, [f"photos/{name}" for name in names])
-
-
-def test_or_to_the_one_that_holds_all(photos):
-    everything = (photos, ["cat/1.png", "dog/10.jpg", "dog/2.png"])
-    assert found("photos/dog", "photos/cat") == found("photos/cat", "photos/dog") == everything
-    assert found("photos/*/*") == everything
-    assert found("photos/dog/2.png", "photos/dog") == (photos / "dog", ["10.jpg", "2.png"])
+    below = found("photos/dog", "photos/cat")
+    assert below == found("photos/cat", "photos/dog") == found("photos/*/*") == (photos, names[1:])
     assert found("photos/dog/2.png") == (photos / "dog", ["2.png"])
-
-
-def test_a_picture_is_found_once(photos):
     (photos / "again.png").symlink_to(photos / "cat.png")
-    assert found("photos", "./photos", str(photos / "cat.png"))[1] == found("photos")[1]
+    once = ["again.png", *names[1:]]
+    assert found("photos")[1] == found("photos", "./photos", str(photos / "cat.png"))[1] == once
     assert found("photos/cat.png", "photos") == found("photos", "photos/cat.png") == found("photos")
-    assert found("photos")[1] == ["again.png", "cat/1.png", "dog/10.jpg", "dog/2.png"]
+    for nothing in ("nothing", "photos/none.png", "*.gif", " "):
+        with pytest.raises(ImageError, match=r"no images found|blank"):
+            found("photos", nothing)
 
 
 def test_the_folder_may_be_a_link(photos):
@@ -104,30 +96,31 @@ def test_the_folder_may_be_a_link(photos):
     ]
 
 
-def test_nothing_found(photos):
-    for argument in ("nothing", "photos/none.png", "*.gif", " "):
-        with pytest.raises(ImageError, match=r"no images found|blank"):
-            found("photos", argument)
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (
+            ["ä b,c (1).png", "e\u0301.png", "no-dots.v2.png", "😀.png"],
+            "cat cat-1 dog-10 dog-2 é no-dots-v2 ä-b-c-1 picture",
+        ),
+        (
+            ["CAT.jpg", "cat-1.png", "cat 1.png", "cat-1-2.png", "cat-1.jpg"],
+            "CAT cat-1 cat-1-2 cat-1-3 cat-1-4 cat-2 cat-1-5 dog-10 dog-2",
+        ),
+    ],
+)
+def test_stems_without_blanks_and_no_two_alike(photos, names, expected):
+    for name in names:
+        picture(photos / name, [])
+    assert stems() == expected.split()
 
 
-class TestStems:
-    def test_names_without_blanks(self, photos):
-        for name in ("ä b,c (1).png", "e\u0301.png", "no-dots.v2.png", "😀.png"):
-            picture(photos / name, [])
-        assert stems() == ["cat", "cat-1", "dog-10", "dog-2", "\u00e9", "no-dots-v2", "ä-b-c-1", "picture"]
-
-    def test_no_two_alike(self, photos):
-        for name in ("CAT.jpg", "cat-1.png", "cat 1.png", "cat-1-2.png", "cat-1.jpg"):
-            picture(photos / name, [])
-        assert stems() == ["CAT", "cat-1", "cat-1-2", "cat-1-3", "cat-1-4", "cat-2", "cat-1-5", "dog-10", "dog-2"]
-
-    def test_not_too_long(self, photos):
-        deep = photos / ("ä" * 100) / ("ö" * 100)
-        for name in ("1.png", "2.png"):
-            picture(deep / name, [])
-        answer = stems()
-        assert len(set(answer)) == 6
-        assert max(len(stem.encode()) for stem in answer) < 210
+def test_stems_are_not_too_long(photos):
+    for name in ("1.png", "2.png"):
+        picture(photos / ("ä" * 100) / ("ö" * 100) / name, [])
+    answer = stems()
+    assert len(set(answer)) == 6
+    assert max(len(stem.encode()) for stem in answer) < 210
 
 
 class TestOurOwn:
@@ -149,9 +142,6 @@ class TestOurOwn:
         assert found("out") == (photos.parent / "out", ["more.png"])
         with pytest.raises(ImageError, match="but those that excite itself has put there"):
             found("out/JPEGImages")
-
-    def test_pictures_that_lie_there_anyway(self, photos):
-        """Somebody who keeps images in JPEGImages may get annotations beside it."""
-        picture(Path("out/JPEGImages/1.png"), [])
-        OutputFolder(Path("out"), "voc").write({"JPEGImages/1.png": Path("out/JPEGImages/1.png").resolve()})
+        picture(Path("out/JPEGImages/1.png"), [])  # somebody who keeps images there may get annotations beside them
+        self.link("out", Path("out/JPEGImages/1.png").resolve())
         assert found("out/JPEGImages")[1] == ["1.png"]

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from boxfiles import tree
 
 from excite.autolabel.files import OutputFolder, open_own_results
 from excite.errors import ExciteError
@@ -22,16 +23,6 @@ def photo(tmp_path):
     return path
 
 
-@pytest.fixture
-def no_links(monkeypatch):
-    """A disk on which there are no symbolic links."""
-
-    def refuse(*_):
-        raise OSError(1, "Operation not permitted")
-
-    monkeypatch.setattr(Path, "symlink_to", refuse)
-
-
 def test_written_and_replaced_by_later_runs(out):
     for content in (b"one", b"two", b"two", b"one"):
         OutputFolder(out, "coco").write({"a/b.txt": content})
@@ -46,7 +37,7 @@ def test_written_and_replaced_by_later_runs(out):
 
 @pytest.mark.parametrize("theirs", [b"theirs", b"", b"ours"])
 def test_files_of_others_are_left_alone(out, theirs):
-    """Even if they hold just what was to be written: they might be changed later."""
+    """Even if they hold just what was to be written: they might be changed later. So are files that were corrected."""
     out.mkdir()
     (out / "b.txt").write_bytes(theirs)
     files = OutputFolder(out, "coco")
@@ -55,16 +46,13 @@ def test_files_of_others_are_left_alone(out, theirs):
             refuse({"a.txt": b"ours", "b.txt": b"ours"})
     assert (out / "b.txt").read_bytes() == theirs
     assert not (out / "a.txt").exists()  # all or nothing
-
-
-def test_files_that_somebody_has_corrected_are_left_alone(out):
-    files = OutputFolder(out, "coco")
-    files.write({"b.txt": b"ours"})
-    (out / "b.txt").write_bytes(b"corrected")
+    files.write({"c.txt": b"first"})
+    (out / "c.txt").write_bytes(theirs)
     for later in (files, OutputFolder(out, "coco")):
         with pytest.raises(ExciteError, match="or was changed since"):
-            later.write({"b.txt": b"ours, too"})
-    assert (out / "b.txt").read_bytes() == b"corrected"
+            later.write({"c.txt": b"ours, too"})
+    OutputFolder(out, "coco").remove_others({})
+    assert (out / "c.txt").read_bytes() == theirs
 
 
 def test_folders_and_links_of_others_are_left_alone(out, photo):
@@ -72,10 +60,9 @@ def test_folders_and_links_of_others_are_left_alone(out, photo):
     (out / "b.txt").symlink_to(photo)
     (out / "c.txt").symlink_to("nowhere")
     for name in ("a.txt", "b.txt", "c.txt"):
-        with pytest.raises(ExciteError, match="is there already"):
-            OutputFolder(out, "coco").write({name: b"ours"})
-        with pytest.raises(ExciteError, match="is there already"):
-            OutputFolder(out, "coco").write({name: out / "other.jpg"})
+        for content in (b"ours", out / "other.jpg"):
+            with pytest.raises(ExciteError, match="is there already"):
+                OutputFolder(out, "coco").write({name: content})
     assert photo.read_bytes() == b"pixels"
     assert not (out / "nowhere").exists()
 
@@ -90,99 +77,71 @@ def test_a_kill_between_record_and_file(out):
     assert (out / "b.txt").read_bytes() == b"two"
 
 
-class TestLinks:
-    def test_made_once(self, out, photo):
-        OutputFolder(out, "voc").write({"JPEGImages/1.jpg": photo})
-        link = out / "JPEGImages/1.jpg"
-        assert link.readlink() == photo
-        before = link.lstat().st_ino
+def test_links_are_made_once(out, photo):
+    numbers = set()
+    for _ in range(2):
         files = OutputFolder(out, "voc")
         files.write({"JPEGImages/1.jpg": photo})
-        assert link.lstat().st_ino == before
-        assert files.copied == 0
+        link = out / "JPEGImages/1.jpg"
+        assert (link.readlink(), files.copied) == (photo, 0)
+        numbers.add(link.lstat().st_ino)
+    assert len(numbers) == 1
+    OutputFolder(photo.parent, "voc").write({"photo.jpg": photo})  # no link to itself
+    assert photo.read_bytes() == b"pixels"
+    assert not photo.is_symlink()
 
-    def test_the_picture_itself(self, photo):
-        OutputFolder(photo.parent, "voc").write({"photo.jpg": photo})
-        assert photo.read_bytes() == b"pixels"
-        assert not photo.is_symlink()
 
-    def test_copies_where_links_cannot_be_made(self, out, photo, no_links):
-        for content in (b"pixels", b"other pixels"):
-            photo.write_bytes(content)
+def test_copies_where_links_cannot_be_made(out, photo, tmp_path, monkeypatch):
+    other = tmp_path / "other.jpg"
+    other.write_bytes(b"not to be changed")
+    OutputFolder(out, "voc").write({"1.jpg": other})
+    monkeypatch.setattr(Path, "symlink_to", lambda *_: (_ for _ in ()).throw(OSError(1, "not permitted")))
+    for content in (b"pixels", b"other pixels"):
+        photo.write_bytes(content)
+        for times in (1, 2):
             files = OutputFolder(out, "voc")
-            files.write({"1.jpg": photo})
+            for _ in range(times):
+                files.write({"1.jpg": photo})
             assert files.copied == 1
-            again = OutputFolder(out, "voc")
-            again.write({"1.jpg": photo})
-            again.write({"1.jpg": photo})
-            assert again.copied == 1
             assert not (out / "1.jpg").is_symlink()
             assert (out / "1.jpg").read_bytes() == content
-
-    def test_a_copy_never_goes_through_a_link(self, out, photo, tmp_path, request):
-        other = tmp_path / "other.jpg"
-        other.write_bytes(b"not to be changed")
-        OutputFolder(out, "voc").write({"1.jpg": other})
-        request.getfixturevalue("no_links")
-        OutputFolder(out, "voc").write({"1.jpg": photo})
-        assert other.read_bytes() == b"not to be changed"
-        assert (out / "1.jpg").read_bytes() == b"pixels"
-
-    def test_a_copy_of_nothing(self, out, tmp_path, no_links):
-        with pytest.raises(ExciteError, match=r"cannot copy .*gone.jpg.*No such file"):
-            OutputFolder(out, "voc").write({"1.jpg": tmp_path / "gone.jpg"})
-
-    def test_whose_picture_it_is(self, out, photo, no_links):
-        OutputFolder(out, "voc").write({"copy.jpg": photo})
-        (out / "theirs.jpg").write_bytes(b"theirs")
-        files = OutputFolder(out, "coco")  # also when another format is written now
-        assert files.original(out / "copy.jpg") == out / "copy.jpg"
-        assert files.original(out / "theirs.jpg") is None
-        assert files.original(photo) is None
+    assert other.read_bytes() == b"not to be changed", "a copy never goes through a link"
+    (out / "theirs.jpg").write_bytes(b"theirs")
+    files = OutputFolder(out, "coco")  # also when another format is written now
+    originals = [files.original(path) for path in (out / "1.jpg", out / "theirs.jpg", photo)]
+    assert originals == [out / "1.jpg", None, None]
+    with pytest.raises(ExciteError, match=r"cannot copy .*gone.jpg.*No such file"):
+        OutputFolder(out, "voc").write({"2.jpg": tmp_path / "gone.jpg"})
 
 
-class TestWhatIsNoLongerWanted:
-    def test_is_removed(self, out, photo):
-        OutputFolder(out, "voc").write({"a.xml": b"a", "b.xml": b"b", "b.jpg": photo})
-        files = OutputFolder(out, "voc")
-        files.write({"a.xml": b"a"})
-        files.remove_others({"a.xml": b"a"})
-        assert sorted(path.name for path in out.iterdir()) == ["a.xml", "written.jsonl"]
-        assert photo.exists()
-
-    def test_not_what_somebody_has_changed(self, out):
-        OutputFolder(out, "voc").write({"b.xml": b"b"})
-        (out / "b.xml").write_bytes(b"corrected")
-        OutputFolder(out, "voc").remove_others({})
-        assert (out / "b.xml").read_bytes() == b"corrected"
-
-    def test_nor_is_half_a_file_kept(self, out, monkeypatch):
-        """What is left of a file whose writer was killed, under the names that the writer really gives."""
-        monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
-        monkeypatch.setattr(Path, "replace", lambda *_: None)
-        for _ in range(5):
-            OutputFolder(out, "voc").write({"Annotations/b.xml": b"b"})
-        monkeypatch.undo()
-        assert len(list((out / "Annotations").iterdir())) == 5
-        (out / "Annotations/.mine.tmp").touch()
-        OutputFolder(out, "voc").remove_others({})
-        assert [path.name for path in (out / "Annotations").iterdir()] == [".mine.tmp"]
+def test_what_is_no_longer_wanted_is_removed(out, photo, monkeypatch):
+    """Also what is left of a file whose writer was killed, under the names that the writer really gives."""
+    OutputFolder(out, "voc").write({"a.xml": b"a", "b.xml": b"b", "b.jpg": photo})
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    monkeypatch.setattr(Path, "replace", lambda *_: None)
+    for _ in range(5):
+        OutputFolder(out, "voc").write({"Annotations/b.xml": b"b"})
+    monkeypatch.undo()
+    assert len(list((out / "Annotations").iterdir())) == 5
+    (out / "Annotations/.mine.tmp").touch()
+    OutputFolder(out, "voc").remove_others({"a.xml": b"a"})
+    assert sorted(tree(out, without=())) == ["Annotations/.mine.tmp", "a.xml", "written.jsonl"]
+    assert photo.exists()
 
 
-class TestLedgers:
-    LINE = json.dumps({"key": "k", "image": "a.jpg"}) + "\n"
+LINE = json.dumps({"key": "k", "image": "a.jpg"}) + "\n"
+OURS = ["", LINE, LINE + "damaged", LINE[:-1], LINE[:3], '{"key": "cut off']
+THEIRS = ['{"key": "k", "other": 1}\n', "my notes\n", "my notes", "[1]\n", "\n" + LINE]
 
-    @pytest.mark.parametrize("content", ["", LINE, LINE + "damaged", LINE[:-1], LINE[:3], '{"key": "cut off'])
-    def test_our_own(self, tmp_path, content):
-        path = tmp_path / "records.jsonl"
-        path.write_text(content)
+
+@pytest.mark.parametrize("content", OURS + THEIRS)
+def test_ledgers_of_others_are_not_read(tmp_path, content):
+    """To read them would drop lines."""
+    path = tmp_path / "records.jsonl"
+    path.write_text(content)
+    if content in OURS:
         assert set(open_own_results(path, ["image"]).read()) <= {"k"}
-
-    @pytest.mark.parametrize("content", ['{"key": "k", "other": 1}\n', "my notes\n", "my notes", "[1]\n", "\n" + LINE])
-    def test_not_those_of_others(self, tmp_path, content):
-        """To read them would drop lines."""
-        path = tmp_path / "records.jsonl"
-        path.write_text(content)
-        with pytest.raises(ExciteError, match=r"records.jsonl' is there already.* choose another --out"):
-            open_own_results(path, ["image"])
-        assert path.read_text() == content
+        return
+    with pytest.raises(ExciteError, match=r"records.jsonl' is there already.* choose another --out"):
+        open_own_results(path, ["image"])
+    assert path.read_text() == content

@@ -65,27 +65,21 @@ class TestSums:
         np.testing.assert_allclose(sums, [0, plane.sum()])
 
 
-class TestScores:
-    def test_gamma_chooses_between_all_and_dense(self, plane):
-        plane[:] = 0.01
-        plane[4:8, 4:8] = 1
-        boxes = np.array([[4, 4, 8, 8], [0, 0, WIDTH, HEIGHT]], np.float32)
-        scorer = Scorer(proposals(boxes), trust=0)
-        assert scorer.ranked(scorer.scores(plane, 0)).tolist() == [1, 0]
-        assert scorer.ranked(scorer.scores(plane, 1)).tolist() == [0, 1]
-
-    def test_trust_prefers_what_the_maker_puts_first(self, plane):
-        same = np.array([[1, 1, 9, 9]] * 4, np.float32)
-        wary, trusting = Scorer(proposals(same), trust=0), Scorer(proposals(same), trust=0.8)
-        assert len(set(wary.scores(plane, 0.5))) == 1
-        np.testing.assert_allclose(trusting.scores(plane, 0.5) / wary.scores(plane, 0.5), [1, 0.8, 0.6, 0.4])
-
-    def test_only_what_holds_evidence_is_told(self, plane):
-        plane[:, 12:] = 0
-        boxes = np.array([[14, 0, 20, 9], [0, 0, 6, 6]], np.float32)
-        scorer = Scorer(proposals(boxes))
-        scores = scorer.scores(plane, 0.5)
-        assert (scorer.ranked(scores).tolist(), scorer.ranked_positive(scores).tolist()) == ([1, 0], [1])
+def test_scores(plane):
+    """Gamma chooses between all and dense, trust prefers what the maker puts first, only evidence is told."""
+    plane[:] = 0.01
+    plane[4:8, 4:8] = 1
+    boxes = np.array([[4, 4, 8, 8], [0, 0, WIDTH, HEIGHT]], np.float32)
+    scorer = Scorer(proposals(boxes), trust=0)
+    assert [scorer.ranked(scorer.scores(plane, gamma)).tolist() for gamma in (0, 1)] == [[1, 0], [0, 1]]
+    same = np.array([[1, 1, 9, 9]] * 4, np.float32)
+    wary, trusting = (Scorer(proposals(same), trust=trust).scores(plane, 0.5) for trust in (0, 0.8))
+    assert len(set(wary)) == 1
+    np.testing.assert_allclose(trusting / wary, [1, 0.8, 0.6, 0.4])
+    plane[:, 12:] = 0
+    scorer = Scorer(proposals(np.array([[14, 0, 20, 9], [0, 0, 6, 6]], np.float32)))
+    scores = scorer.scores(plane, 0.5)
+    assert (scorer.ranked(scores).tolist(), scorer.ranked_positive(scores).tolist()) == ([1, 0], [1])
 
 
 def slow_kept(boxes, scores, same=SAME):
@@ -105,11 +99,6 @@ class TestKept:
         assert Scorer(proposals(boxes)).ranked(scores).tolist() == slow_kept(boxes, scores)
         assert len(slow_kept(boxes, scores)) < 150
 
-    def test_exactly_at_the_threshold_both_stay(self):
-        boxes = np.array([[0, 0, 10, 1], [0, 0, 7, 1]], np.float32)
-        assert box_iou(boxes, boxes)[0, 1] == SAME
-        assert Scorer(proposals(boxes)).ranked(np.array([2.0, 1.0])).tolist() == [0, 1]
-
     def test_thousands_of_boxes_take_no_table_of_all_pairs(self):
         boxes = boxes_of(np.random.default_rng(4), 10_000)
         tracemalloc.start()
@@ -117,6 +106,11 @@ class TestKept:
         assert tracemalloc.get_traced_memory()[1] < 20e6
         tracemalloc.stop()
 
-    def test_boxes_without_an_area_do_not_hide_others(self):
-        boxes = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 3, 3]], np.float32)
-        assert Scorer(proposals(boxes)).ranked(np.array([3.0, 2.0, 1.0])).tolist() == [0, 1, 2]
+    @pytest.mark.parametrize(
+        "boxes",
+        [[[0, 0, 10, 1], [0, 0, 7, 1]], [[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 3, 3]]],
+        ids=["exactly at the threshold", "without an area"],
+    )
+    def test_boxes_that_do_not_hide_others(self, boxes):
+        scores = np.arange(len(boxes), 0.0, -1)
+        assert Scorer(proposals(np.array(boxes, np.float32))).ranked(scores).tolist() == list(range(len(boxes)))

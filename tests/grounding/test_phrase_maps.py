@@ -10,18 +10,8 @@ from PIL import Image
 
 import excite
 from excite.errors import ConceptError
-from excite.grounding.phrase_maps import (
-    COLOURS,
-    FAINTEST,
-    FINDINGS,
-    HEAD,
-    PhraseSession,
-    active_hints,
-    apply_hints,
-    colour_map,
-    enlargement,
-    map_phrases,
-)
+from excite.grounding import phrase_maps
+from excite.grounding.phrase_maps import COLOURS, PhraseSession, colour_map, map_phrases
 from excite.methods import find_method
 from excite.models import Preprocess
 from excite.readouts.overlay import upsample
@@ -31,16 +21,12 @@ from excite.vocabulary.word_lists import COLOURS as COLOUR_WORDS
 C_MWP = find_method("c-mwp")
 
 
+HOW = {"labels": ["cat", "dog", "horse"], "layer": "relu", "multilabel": True}
+
+
 @pytest.fixture
 def classifier():
-    return excite.wrap(
-        trained(),
-        labels=["cat", "dog", "horse"],
-        layer="relu",
-        preprocess=TINY.preprocess,
-        name="tiny",
-        multilabel=True,
-    )
+    return excite.wrap(trained(), preprocess=TINY.preprocess, name="tiny", **HOW)
 
 
 @pytest.fixture
@@ -53,14 +39,8 @@ def picture():
 
 def word_map(classifier, picture, word, side=300):
     """The same map by the library's main road."""
-    scaled = excite.wrap(
-        classifier.module,
-        labels=["cat", "dog", "horse"],
-        layer="relu",
-        preprocess=classifier.preprocess.scaled(side / classifier.preprocess.shorter_side),
-        multilabel=True,
-    )
-    (found,) = excite.attend(scaled, picture, word)
+    preprocess = classifier.preprocess.scaled(side / classifier.preprocess.shorter_side)
+    (found,) = excite.attend(excite.wrap(classifier.module, preprocess=preprocess, **HOW), picture, word)
     return found.values
 
 
@@ -68,7 +48,7 @@ def word_map(classifier, picture, word, side=300):
 def test_a_phrase_is_the_mean_of_its_words_and_its_head_counts_more(classifier, picture, hints):
     (found,) = map_phrases(classifier, picture, ["a cat on two horses"], side=56, hints=hints)
     cat, horse = (word_map(classifier, picture, word, 56) for word in ("cat", "horse"))
-    weight = HEAD if hints else 1
+    weight = phrase_maps.HEAD if hints else 1
     expected = upsample((weight * cat + horse) / (weight + 1), picture.size).clamp(min=0)
     np.testing.assert_allclose(found.plane, expected.numpy(), rtol=1e-5, atol=1e-8)
     assert [word.concept for word in found.words] == ["cat", "horse"]
@@ -94,12 +74,11 @@ def test_all_phrases_come_from_one_forward_pass_and_each_word_from_one_signal(cl
 
 def test_without_a_known_word_the_findings_stand_for_it(classifier, picture):
     unknown, empty = map_phrases(classifier, picture, ["left gizmo", "the"], side=56)
-    assert not unknown.known
-    assert not empty.known
+    assert (unknown.known, empty.known) == (False, False)
     assert unknown.reading.skipped == ("gizmo",)
     (found,) = unknown.words
     assert set(found.units) == {0, 1, 2}  # all that there are, being fewer than usually taken
-    assert FINDINGS > 3
+    assert phrase_maps.FINDINGS > 3
 
 
 def test_hints_weigh_the_map(classifier, picture):
@@ -112,42 +91,28 @@ def test_hints_weigh_the_map(classifier, picture):
     np.testing.assert_allclose(left.plane, plain.plane * weights, rtol=1e-5, atol=1e-9)
 
 
-def test_a_map_without_evidence_points_nowhere(classifier, picture):
+def test_without_evidence_labels_or_another_size(classifier, picture):
+    square = excite.wrap(classifier.module, labels=list("abc"), preprocess=Preprocess(28, square=True))
+    own = excite.wrap(classifier.module, labels=list("abc"), preprocess=lambda picture: torch.zeros(3, 28, 28))
+    assert [phrase_maps.enlargement(one, 56) for one in (classifier, square, own)] == [2, 1, 1]
+    with pytest.raises(ConceptError, match="no labels"):
+        map_phrases(excite.wrap(classifier.module, layer="relu"), picture, ["cat"])
     with torch.no_grad():
         classifier.module.conv.weight.zero_()
     (found,) = map_phrases(classifier, picture, ["cat"], side=56)
     assert found.point is None
 
 
-def test_networks_of_one_size_see_the_picture_as_usual(classifier):
-    square = excite.wrap(classifier.module, labels=list("abc"), preprocess=Preprocess(28, square=True))
-    own = excite.wrap(classifier.module, labels=list("abc"), preprocess=lambda picture: torch.zeros(3, 28, 28))
-    assert [enlargement(one, 56) for one in (classifier, square, own)] == [2, 1, 1]
-
-
-def test_without_labels_nothing_can_be_read(classifier, picture):
-    with pytest.raises(ConceptError, match="no labels"):
-        map_phrases(excite.wrap(classifier.module, layer="relu"), picture, ["cat"])
-
-
-PLAIN = {
-    "red": (220, 20, 30),
-    "orange": (255, 140, 0),
-    "yellow": (240, 220, 20),
-    "green": (30, 150, 40),
-    "blue": (20, 60, 200),
-    "purple": (130, 30, 170),
-    "pink": (255, 120, 170),
-    "brown": (110, 65, 30),
-    "black": (12, 12, 14),
-    "white": (250, 250, 248),
-    "grey": (128, 128, 130),
-}
+SHADES = "red dc141e orange ff8c00 yellow f0dc14 green 1e9628 blue 143cc8 purple 821eaa pink ff78aa brown 6e411e"
+SHADES = f"{SHADES} black 0c0c0e white fafaf8 grey 808082".split()
+PLAIN = {name: f"#{shade}" for name, shade in zip(SHADES[::2], SHADES[1::2], strict=True)}
 
 
 def weighed(phrase, picture=None, shape=(30, 40)):
     picture = picture or Image.new("RGB", shape[::-1])
-    return apply_hints(np.ones(shape), active_hints(read_phrase(phrase, Labels(["dog"]))), picture)
+    return phrase_maps.apply_hints(
+        np.ones(shape), phrase_maps.active_hints(read_phrase(phrase, Labels(["dog"]))), picture
+    )
 
 
 def peak(plane):
@@ -197,18 +162,15 @@ class TestColours:
         has = {other: colour_map(Image.new("RGB", (9, 9), PLAIN[colour]), other).mean() for other in COLOURS}
         assert max(has, key=has.get) == colour
         assert has[colour] > 0.4
-
-    def test_lies_between_0_and_1_and_has_the_size_of_the_picture(self):
         noise = np.random.default_rng(0).integers(0, 256, (13, 70, 3), dtype=np.uint8)
-        for colour in COLOURS:
-            plane = colour_map(Image.fromarray(noise), colour)
-            assert plane.shape == (13, 70)
-            assert 0 <= plane.min() <= plane.max() <= 1
+        plane = colour_map(Image.fromarray(noise), colour)
+        assert plane.shape == (13, 70)
+        assert 0 <= plane.min() <= plane.max() <= 1
 
     def test_a_colour_weighs_the_map_but_rules_nothing_out(self):
         picture = Image.new("RGB", (80, 40), PLAIN["green"])
         picture.paste(PLAIN["red"], (40, 0, 80, 40))
         plane = weighed("red dog", picture, (40, 80))
         assert peak(plane)[0] > 0.5
-        assert plane[20, 5] == pytest.approx(FAINTEST)
+        assert plane[20, 5] == pytest.approx(phrase_maps.FAINTEST)
         assert plane[20, 75] > 0.85

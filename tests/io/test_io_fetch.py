@@ -70,8 +70,10 @@ class TestWhole:
 
 
 class TestResuming:
-    @pytest.mark.parametrize("kept", [1, 100_000, len(CONTENT) - 1])
-    def test_only_the_rest_is_asked_for(self, server, home, kept):
+    @pytest.mark.parametrize("knows_ranges", [True, False])
+    @pytest.mark.parametrize("kept", [1, 100_000, len(CONTENT) - 1, len(CONTENT)])
+    def test_only_the_rest_is_asked_for(self, server, home, kept, knows_ranges):
+        server.knows_ranges = knows_ranges  # or all comes again
         partial(home, CONTENT[:kept])
         assert fetch(remote(server), "weights").read_bytes() == CONTENT
         assert server.asked == [f"bytes={kept}-"]
@@ -96,17 +98,6 @@ class TestResuming:
             fetch(remote(server), "weights")
         server.cut_after = None
         assert fetch(remote(server), "weights").read_bytes() == CONTENT
-
-    def test_a_server_that_cannot_resume_gives_all_again(self, server, home):
-        server.knows_ranges = False
-        partial(home, CONTENT[:1000])
-        assert fetch(remote(server), "weights").read_bytes() == CONTENT
-        assert server.asked == ["bytes=1000-"]
-
-    def test_a_partial_file_that_is_whole(self, server, home):
-        partial(home, CONTENT)
-        assert fetch(remote(server), "weights").read_bytes() == CONTENT
-        assert server.asked == [f"bytes={len(CONTENT)}-"]
 
     def test_a_partial_file_of_something_else(self, server, home):
         partial(home, b"x" * 5000)
@@ -136,13 +127,10 @@ class TestAPlaceOfOnesOwn:
 class TestMirrors:
     NOBODY = "http://127.0.0.1:9/net.bin"
 
-    def test_asked_when_the_first_does_not_answer(self, server, tmp_path):
-        place = fetch_to(Remote("net.bin", self.NOBODY, SHA1, (server.url,)), tmp_path / "net.bin")
-        assert place.read_bytes() == CONTENT
-
     def test_goes_on_with_what_the_first_began(self, server, tmp_path):
         (tmp_path / "net.bin.part").write_bytes(CONTENT[:1000])
-        fetch_to(Remote("net.bin", self.NOBODY, SHA1, (server.url,)), tmp_path / "net.bin")
+        place = fetch_to(Remote("net.bin", self.NOBODY, SHA1, (server.url,)), tmp_path / "net.bin")
+        assert place.read_bytes() == CONTENT
         assert server.asked == ["bytes=1000-"]
 
     def test_none_answers(self, server, tmp_path):
@@ -161,31 +149,24 @@ class TestRefusals:
     @pytest.mark.parametrize(("status", "reason"), [(404, "Not Found"), (403, "Forbidden"), (500, "Internal Server")])
     def test_a_server_that_refuses(self, server, home, status, reason):
         server.status = status
+        partial(home, CONTENT[:1000])
         with pytest.raises(FetchError) as caught:
             fetch(remote(server), "weights")
+        assert partial(home).read_bytes() == CONTENT[:1000], "what is there is kept"
         said = str(caught.value)
         assert all(part in said for part in (server.url, reason, str(home / "weights" / "net.bin")))
         assert "\n" not in said
 
-    def test_a_refusal_keeps_what_is_there(self, server, home):
-        server.status = 503
-        partial(home, CONTENT[:1000])
-        with pytest.raises(FetchError):
-            fetch(remote(server), "weights")
-        assert partial(home).read_bytes() == CONTENT[:1000]
-
-    def test_something_that_speaks_no_http(self, home, monkeypatch):
+    def test_something_that_speaks_no_http_and_only_the_web(self, home, monkeypatch):
         def silent(*_, **__):
             raise fetching.HTTPException("what is this?")
 
         monkeypatch.setattr(fetching, "urlopen", silent)
-        with pytest.raises(FetchError, match=r"what is this\?"):
-            fetch(Remote("net.bin", "http://127.0.0.1/net.bin", SHA1), "weights")
-
-    @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://example.org/net.bin", "net.bin"])
-    def test_only_the_web(self, home, url):
-        with pytest.raises(FetchError, match="http:// or https://"):
-            fetch(Remote("net.bin", url, SHA1), "weights")
+        said = {"http://127.0.0.1/net.bin": r"what is this\?"}
+        said |= dict.fromkeys(("file:///etc/passwd", "ftp://example.org/net.bin", "net.bin"), "http:// or https://")
+        for url, reason in said.items():
+            with pytest.raises(FetchError, match=reason):
+                fetch(Remote("net.bin", url, SHA1), "weights")
 
     def test_a_cache_that_cannot_be_written(self, server, tmp_path, monkeypatch):
         (tmp_path / "taken").write_text("a file")

@@ -22,9 +22,7 @@ def spot(height, width, y, x, value=1.0):
 
 def patch(top, left, bottom, right, value=1.0):
     """A map of 10 x 10 with one bright patch."""
-    values = torch.zeros(10, 10)
-    values[top:bottom, left:right] = value
-    return values
+    return spot(10, 10, slice(top, bottom), slice(left, right), value)
 
 
 class TestPoint:
@@ -58,28 +56,23 @@ def test_a_map_without_evidence_has_neither_point_nor_box(value, mode):
 
 class TestBox:
     def test_by_hand(self):
+        """Of a map with a negative mean only what is positive is in a box."""
         assert threshold_box(patch(2, 3, 5, 8), (100, 50), mode="nearest") == (30, 10, 80, 25)
         assert threshold_box(patch(9, 0, 10, 1), (10, 10)) == (0, 9, 1, 10)
         assert threshold_box(torch.ones(7, 7), (7, 7)) is None
+        assert threshold_box(patch(2, 3, 5, 8) - 0.9, (10, 10)) == (3, 2, 8, 5)
 
-    def test_threshold_is_alpha_means(self):
-        """Mean 1.3: the patch of 4 is above 2 means and below 4, the spot of 30 is above both."""
+    def test_threshold_is_alpha_means_and_is_itself_not_above(self):
+        """Mean 1.3: the patch of 4 is above 2 means and below 4, the spot of 34 is above both."""
         values = patch(2, 2, 7, 7, 4)
         values[4, 4] = 34
         assert values.mean() == pytest.approx(1.3)
         assert threshold_box(values, (10, 10), alpha=2) == (2, 2, 7, 7)
         assert threshold_box(values, (10, 10), alpha=4) == (4, 4, 5, 5)
         assert threshold_box(values, (10, 10), alpha=34 / 1.3 + 0.01) is None
-
-    def test_the_threshold_itself_is_not_above(self):
         values = torch.tensor([[1.0, 3.0]], dtype=torch.float64)
         assert threshold_box(values, (2, 1), alpha=1.5) is None
         assert threshold_box(values, (2, 1), alpha=1.4999) == (1, 0, 2, 1)
-
-    def test_a_signed_map_with_a_negative_mean_boxes_only_what_is_positive(self):
-        values = patch(2, 3, 5, 8) - 0.9
-        assert values.mean() < 0
-        assert threshold_box(values, (10, 10)) == (3, 2, 8, 5)
 
     @pytest.mark.parametrize("alpha", [-0.1, float("nan"), float("inf")])
     def test_alpha_that_makes_no_sense(self, alpha):
@@ -125,23 +118,23 @@ def flooded(strong):
     return sorted(found, key=lambda one: (-one[1], one[0][1], one[0][0]))
 
 
-@pytest.mark.parametrize("density", [0.02, 0.2, 0.4, 0.6, 0.95, 0, 1])
-@pytest.mark.parametrize("shape", [(40, 60), (60, 40), (1, 50), (50, 1), (2, 2)])
-def test_components_against_a_flood_fill(shape, density):
-    for seed in range(3):
-        strong = np.random.default_rng(seed).random(shape) < density
+def rings():
+    """A box says nothing of what lies inside it, a region does."""
+    y, x = np.mgrid[:80, :100]
+    return np.sin(np.hypot(x - 40, y - 50) / 3) > 0.3
+
+
+SHAPES = [(40, 60), (60, 40), (1, 50), (50, 1), (2, 2)]
+DENSITIES = [0.02, 0.2, 0.4, 0.6, 0.95, 0, 1]
+RANDOM = [np.random.default_rng(seed).random(s) < d for seed in range(3) for s in SHAPES for d in DENSITIES]
+
+
+def test_components_against_a_flood_fill():
+    assert len(flooded(rings())) > 4
+    for strong in [rings(), *RANDOM]:
         boxes, sizes = component_boxes(strong)
         expected = flooded(strong)
         assert (boxes.shape, sizes.tolist()) == ((len(expected), 4), [size for _, size in expected])
         assert sorted(zip(map(tuple, boxes.tolist()), sizes.tolist(), strict=True)) == sorted(expected)
         if expected:
             assert tuple(boxes[0]) == expected[0][0]
-
-
-def test_components_that_are_rings_within_rings():
-    """A box says nothing of what lies inside it, a region does."""
-    y, x = np.mgrid[:80, :100]
-    strong = np.sin(np.hypot(x - 40, y - 50) / 3) > 0.3
-    boxes, sizes = component_boxes(strong)
-    assert [(tuple(box), size) for box, size in zip(boxes.tolist(), sizes.tolist(), strict=True)] == flooded(strong)
-    assert len(sizes) > 4

@@ -8,28 +8,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFont
 
 from excite.errors import ExciteError
-from excite.readouts.figure import (
-    BEST,
-    CAPTION_LINES,
-    GREY,
-    INK,
-    MOST_MAPS,
-    OTHERS,
-    PALE,
-    PAPER,
-    WORD_COLOURS,
-    Headed,
-    Told,
-    WordMap,
-    _caption,
-    _sentence,
-    draw_boxes,
-    draw_row,
-    drawable,
-    figure,
-    grounded_figure,
-    lines_of,
-)
+from excite.readouts import figure as figures
+from excite.readouts.figure import Headed, Told, WordMap, draw_boxes, draw_row, figure, grounded_figure
 from excite.readouts.overlay import DARK, LIGHT
 
 RED, GREEN, BLUE = (255, 0, 0), (90, 120, 60), (0, 0, 255)
@@ -48,16 +28,13 @@ def around(picture, colour):
     return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
 
 
-def test_cells_stand_side_by_side():
-    page = figure([[(Image.new("RGB", (80, 40), RED), ""), (Image.new("RGB", (80, 40), BLUE), "")]], cell_width=160)
+def test_cells_stand_side_by_side_rows_below_each_other_and_captions_between():
+    red, blue = Image.new("RGB", (80, 40), RED), Image.new("RGB", (80, 40), BLUE)
+    page = figure([[(red, ""), (blue, "")]], cell_width=160)
     gap = 160 // 12
     assert around(page, RED) == (gap, gap, gap + 160, gap + 80)
     assert around(page, BLUE) == (2 * gap + 160, gap, 2 * gap + 320, gap + 80)
     assert page.width == 3 * gap + 320
-
-
-def test_rows_stand_below_each_other_and_captions_between():
-    red, blue = Image.new("RGB", (80, 40), RED), Image.new("RGB", (80, 40), BLUE)
     page = figure([[(red, "above")], [(blue, "below"), None, (red, "")]], cell_width=160)
     left = around(page, RED)[0]
     left_below, top_below, right_below, bottom_below = around(page, BLUE)
@@ -80,40 +57,46 @@ def test_pictures_of_other_shapes_are_centred_and_not_distorted():
     _, top, _, bottom = around(page, RED)
     assert (top + bottom) / 2 == (y0 + y1) / 2
     assert bottom - top == 60
-
-
-@pytest.mark.parametrize("size", [(1, 1), (1, 1000), (1000, 1)])
-@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "1"])
-def test_extreme_shapes_and_modes(size, mode):
-    page = figure([[(Image.new(mode, size), "thin")]], cell_width=100)
-    assert page.mode == "RGB"
-    assert page.height <= 100 * 1.5 + 60
+    for size in ((1, 1), (1, 1000), (1000, 1)):
+        for mode in ("L", "RGBA", "P", "1"):
+            page = figure([[(Image.new(mode, size), "thin")]], cell_width=100)
+            assert page.mode == "RGB"
+            assert page.height <= 100 * 1.5 + 60
 
 
 @pytest.mark.parametrize(
     ("caption", "lines"),
     [
-        ("tabby cat", [("tabby cat", INK)]),
-        ("tabby\n87% · pool2", [("tabby", INK), ("87% · pool2", GREY)]),
-        ("gâteau — Őszi\nköln", [("gateau - Oszi", INK), ("koln", GREY)]),  # accents that the font lacks
-        ("a wire-haired fox terrier in the grass", [("a wire-haired fox", INK), ("terrier in the grass", INK)]),
-        ("word " * 100 + "\n87%", [("word word word word", INK), ("word word word wor…", INK), ("87%", GREY)]),
+        ("tabby cat", [("tabby cat", figures.INK)]),
+        ("tabby\n87% · pool2", [("tabby", figures.INK), ("87% · pool2", figures.GREY)]),
+        (
+            "gâteau — Őszi\nköln",
+            [("gateau - Oszi", figures.INK), ("koln", figures.GREY)],
+        ),  # accents that the font lacks
+        (
+            "a wire-haired fox terrier in the grass",
+            [("a wire-haired fox", figures.INK), ("terrier in the grass", figures.INK)],
+        ),
+        (
+            "word " * 100 + "\n87%",
+            [("word word word word", figures.INK), ("word word word wor…", figures.INK), ("87%", figures.GREY)],
+        ),
     ],
 )
 def test_captions(caption, lines):
     """The second paragraph is told apart, and a long first one leaves room for it."""
-    assert [(line.text, line.looks[0][0]) for line in _caption(caption, FONT, 165)] == lines
-    assert len(_caption("\n".join("abcdef"), FONT, 200)) == CAPTION_LINES
+    assert [(line.text, line.looks[0][0]) for line in figures._caption(caption, FONT, 165)] == lines
+    assert len(figures._caption("\n".join("abcdef"), FONT, 200)) == figures.CAPTION_LINES
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.text(max_size=80), st.integers(30, 300), st.integers(1, 4))
 def test_every_text_fits_and_none_of_it_is_lost(text, width, most):
-    lines = lines_of(text, FONT, width, most=most)
+    lines = figures.lines_of(text, FONT, width, most=most)
     assert len(lines) <= most
     assert all(len(line.text) == len(line.looks) for line in lines)
     assert all(len(line.text) == 1 or FONT.getlength(line.text) <= width for line in lines)
-    drawn = " ".join("".join(" " if letter.isspace() else drawable(letter) for letter in text).split())
+    drawn = " ".join("".join(" " if letter.isspace() else figures.drawable(letter) for letter in text).split())
     shown = "".join(line.text for line in lines)
     if shown.endswith("…") and not drawn.endswith("…"):
         assert drawn.replace(" ", "").startswith(shown[:-1].replace(" ", ""))
@@ -122,7 +105,7 @@ def test_every_text_fits_and_none_of_it_is_lost(text, width, most):
 
 
 def test_an_endless_word_is_cut():
-    first, second = (line.text for line in lines_of("x" * 5000, FONT, 200, most=2))
+    first, second = (line.text for line in figures.lines_of("x" * 5000, FONT, 200, most=2))
     assert (set(first), set(second)) == ({"x"}, {"x", "…"})
     assert FONT.getlength(first) <= 200 < FONT.getlength(first + "x")
 
@@ -132,16 +115,20 @@ def test_an_endless_word_is_cut():
     [("cafe\N{COMBINING ACUTE ACCENT}", "cafe"), ("straße", "strasse"), ("犬", "犬"), ("\udc80\x1b", "\\udc80\\x1b")],
 )
 def test_letters_that_the_font_lacks(text, drawn):
-    assert "".join(map(drawable, text)) == drawn
+    assert "".join(map(figures.drawable, text)) == drawn
     assert figure([[(Image.new("RGB", (20, 20)), text)]], cell_width=60).width == 72
 
 
-def test_no_pictures_and_cells_too_small():
+def test_no_pictures_cells_too_small_pages_too_narrow_and_no_map():
     for cells in ([], [[]], [[None]]):
         with pytest.raises(ExciteError, match="at least one image"):
             figure(cells)
     with pytest.raises(ExciteError, match="39 pixels wide cannot hold a caption"):
         figure([[(Image.new("RGB", (20, 20)), "")]], cell_width=39)
+    with pytest.raises(ExciteError, match="at least 400"):
+        grounded_figure(photograph(), Told("a"), MAP, [], [], width=399)
+    with pytest.raises(ExciteError, match="NaN"):
+        page(Told("a"), plane=torch.full((2, 2), torch.nan))
 
 
 # A phrase in an image.
@@ -167,16 +154,15 @@ def _long_runs(row):
 
 def test_underlines_are_below_the_letters_and_in_their_colour():
     text = "oxo cat"
-    plain, lined = (_sentence(text, [(BLUE, on)] * 3 + [(INK, False)] * 4, 300, 30) for on in (False, True))
+    plain, lined = (
+        figures._sentence(text, [(BLUE, on)] * 3 + [(figures.INK, False)] * 4, 300, 30) for on in (False, True)
+    )
     changed = np.nonzero((np.asarray(plain) != np.asarray(lined)).any(axis=2))
     assert changed[0].min() > around(plain, BLUE)[3]
-    assert changed[1].max() < around(plain, INK)[0]
+    assert changed[1].max() < around(plain, figures.INK)[0]
     assert having(lined, BLUE).sum() > having(plain, BLUE).sum()
-
-
-@pytest.mark.parametrize("text", ["", "   ", "\n", "\udc80", "犬", "a\x00b"])
-def test_odd_texts(text):
-    assert _sentence(text, [(INK, False)] * len(text), 100, 20).size == (100, 30)
+    for odd in ("", "   ", "\n", "\udc80", "犬", "a\x00b"):
+        assert figures._sentence(odd, [(figures.INK, False)] * len(odd), 100, 20).size == (100, 30)
 
 
 class TestBoxes:
@@ -184,10 +170,10 @@ class TestBoxes:
         picture = photograph()
         drawn = draw_boxes(picture, [(20, 30, 150, 200), (200, 60, 300, 220)])
         assert having(picture, GREEN).all(), "it is a copy"
-        assert around(drawn, BEST) == (21, 31, 149, 199)  # within a dark line
-        assert around(drawn, OTHERS) == (201, 61, 299, 219)
+        assert around(drawn, figures.BEST) == (21, 31, 149, 199)  # within a dark line
+        assert around(drawn, figures.OTHERS) == (201, 61, 299, 219)
         row = np.asarray(drawn)[130]
-        assert (row == BEST).all(axis=1).sum() == 2 * (row == OTHERS).all(axis=1).sum()
+        assert (row == figures.BEST).all(axis=1).sum() == 2 * (row == figures.OTHERS).all(axis=1).sum()
 
     def test_the_right_one_is_dashed(self):
         drawn = draw_boxes(photograph(), [], true_boxes=[(20, 30, 150, 200)])
@@ -199,17 +185,17 @@ class TestBoxes:
 
     def test_numbers_do_not_hide_each_other(self):
         one, three = (draw_boxes(photograph(), [(20, 30, 150, 200)] * count) for count in (1, 3))
-        assert having(three, OTHERS).sum() > 100  # the edges are below the best's: only numbers are seen
-        assert having(three, BEST)[30:60, 20:40].sum() == having(one, BEST)[30:60, 20:40].sum()
+        assert having(three, figures.OTHERS).sum() > 100  # the edges are below the best's: only numbers are seen
+        assert having(three, figures.BEST)[30:60, 20:40].sum() == having(one, figures.BEST)[30:60, 20:40].sum()
 
     @pytest.mark.parametrize("box", [(-50, -50, 900, 900), (5, 5, 5, 5), (400, 300, 500, 400), (319.6, 0, 320, 0.2)])
     def test_boxes_beyond_the_picture(self, box):
-        assert having(draw_boxes(photograph(), [box]), BEST).any()
+        assert having(draw_boxes(photograph(), [box]), figures.BEST).any()
 
 
 def test_a_long_title_is_shortened_and_its_note_is_whole():
     long, short = (draw_row([Headed(photograph(80, 60), title, "87%", BLUE)], 80, 8, 12) for title in ("w" * 90, "w"))
-    assert (long.width, having(long, GREY).sum()) == (80, having(short, GREY).sum())
+    assert (long.width, having(long, figures.GREY).sum()) == (80, having(short, figures.GREY).sum())
     assert having(long, BLUE).sum() > having(short, BLUE).sum() > 0
 
 
@@ -218,39 +204,37 @@ class TestFigure:
         plain = page(Told("w0 w1 no"), [WordMap("w0", MAP), WordMap("w1", MAP)])
         marked = page(Told("w0 w1 no"), [WordMap("w0", MAP, spans=((0, 2),)), WordMap("w1", MAP, spans=((3, 5),))])
         assert plain.size == marked.size
-        for colour in WORD_COLOURS[:2]:
+        for colour in figures.WORD_COLOURS[:2]:
             assert having(plain, colour).sum() > 500  # the frame
             assert not having(plain, colour)[-40:].any()
             assert having(marked, colour)[-40:].any()
-        assert not having(marked, WORD_COLOURS[2]).any()
+        assert not having(marked, figures.WORD_COLOURS[2]).any()
 
     def test_hints_are_underlined_in_their_own_colour(self):
         pages = [page(Told("w0 w1", hints=hints), words(2)) for hints in ((), ((0, 2),))]
-        plain, lined = ([having(each, colour).sum() for colour in WORD_COLOURS[:2]] for each in pages)
+        plain, lined = ([having(each, colour).sum() for colour in figures.WORD_COLOURS[:2]] for each in pages)
         assert lined[0] > plain[0]
         assert lined[1] == plain[1]
 
     def test_boxes_are_on_the_left_and_the_map_on_the_right(self):
         drawn = page(Told("a word", skipped=((2, 6),)), boxes=[(0, 0, 160, 120)])
-        assert having(drawn, PALE).any()
-        assert not having(page(Told("a word")), PALE).any()
-        left, top, right, bottom = around(drawn, BEST)
+        assert having(drawn, figures.PALE).any()
+        assert not having(page(Told("a word")), figures.PALE).any()
+        left, top, right, bottom = around(drawn, figures.BEST)
         assert (left, right) == (13, 13 + 282 // 2 - 2)  # half of the image, within a dark line
         assert bottom - top == 212 // 2 - 2
-        assert not having(drawn, BEST)[:, 306:].any()
-        assert not having(drawn, PAPER)[top : top + 200, 306:588].all(axis=1).any()
+        assert not having(drawn, figures.BEST)[:, 306:].any()
+        assert not having(drawn, figures.PAPER)[top : top + 200, 306:588].all(axis=1).any()
 
     @pytest.mark.parametrize(("count", "rows"), [(0, []), (1, [1]), (5, [5]), (6, [3, 3]), (11, [4, 4, 3])])
     def test_rows_of_five_at_most_and_of_one_length(self, count, rows):
         drawn = page(Told("a"), words(count))
-        frames = np.any([having(drawn, colour) for colour in WORD_COLOURS], axis=0)
+        frames = np.any([having(drawn, colour) for colour in figures.WORD_COLOURS], axis=0)
         bottoms = [y for y in range(1, drawn.height) if _long_runs(frames[y - 1]) and not _long_runs(frames[y])]
         upper_and_lower = [_long_runs(frames[y - 1]) for y in bottoms]
         assert upper_and_lower == [count for count in rows for _ in range(2)]
-
-    def test_too_many_maps_are_told(self):
-        fewer, more = (page(Told("a"), words(count)) for count in (MOST_MAPS, MOST_MAPS + 7))
-        assert fewer.height < more.height < fewer.height + 50
+        fewer, more = (page(Told("a"), words(figures.MOST_MAPS + above)) for above in (0, 7))
+        assert fewer.height < more.height < fewer.height + 50, "that there are too many is told"
 
     @pytest.mark.parametrize("size", [(1, 1), (1, 900), (900, 1), (30, 20)])
     def test_any_size_of_picture_is_a_page_of_one_width(self, size):
@@ -262,15 +246,9 @@ class TestFigure:
     def test_text_stays_within_its_margins(self):
         drawn = np.asarray(page(Told("wide words " * 90), words(5)))
         for margin in (drawn[:12], drawn[-6:], drawn[:, :12], drawn[:, -12:]):
-            assert (margin == PAPER).all()
+            assert (margin == figures.PAPER).all()
 
     def test_without_evidence_there_is_no_ring(self):
         shown, empty = (page(Told("dog"), plane=plane) for plane in (MAP, torch.zeros(3, 3)))
         assert having(shown, LIGHT)[40:230, 306:588].any()
         assert not having(empty, LIGHT)[40:230, 306:588].any()
-
-    def test_too_narrow_and_no_map(self):
-        with pytest.raises(ExciteError, match="at least 400"):
-            grounded_figure(photograph(), Told("a"), MAP, [], [], width=399)
-        with pytest.raises(ExciteError, match="NaN"):
-            page(Told("a"), plane=torch.full((2, 2), torch.nan))

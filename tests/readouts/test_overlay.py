@@ -1,4 +1,4 @@
-"""The map over its image, marks on any ground, and colours that show order to every eye."""
+"""A map at the size of its image and over it, marks on any ground, and colours that show order to every eye."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from excite.errors import ExciteError
-from excite.readouts.overlay import TABLES, lightness, overlay, signed_colours
+from excite.readouts.overlay import TABLES, lightness, overlay, signed_colours, upsample
 
 
 def plain(colour=(120, 120, 120), size=(90, 60)):
@@ -26,10 +26,12 @@ def array(image):
 
 
 def test_the_strongest_evidence_is_a_mix_of_yellow_and_the_dimmed_picture():
-    """Grey 120 dimmed by 0.8 is 96; covered by 0.6 of the last colour."""
-    drawn = overlay(plain(), spot(), mode="nearest")
-    expected = 0.6 * TABLES["evidence"]()[255] + 0.4 * 96
-    assert np.abs(array(drawn)[30, 45] - expected).max() <= 1
+    """Grey 120 dimmed by 0.8 is 96; covered by as much of the last colour as the opacity says, 0.6."""
+    yellow = TABLES["evidence"]()[255]
+    for options, cover in (({}, 0.6), ({"opacity": 0}, 0), ({"opacity": 1}, 1)):
+        drawn = array(overlay(plain(), spot(), mode="nearest", **options))
+        assert np.abs(drawn[30, 45] - (cover * yellow + (1 - cover) * 96)).max() <= (1 if cover == 0.6 else 0)
+        assert drawn[5, 5].tolist() == [96] * 3
 
 
 def test_an_empty_map_dims_the_picture_and_keeps_its_detail():
@@ -38,14 +40,6 @@ def test_an_empty_map_dims_the_picture_and_keeps_its_detail():
     grey = array(picture.convert("L"))[:, :, None]
     expected = 0.8 * (0.15 * array(picture) + 0.85 * grey)
     assert np.abs(drawn - expected).max() <= 3
-
-
-def test_opacity():
-    values = spot()
-    nothing, everything = (array(overlay(plain(), values, opacity=o, mode="nearest")) for o in (0, 1))
-    assert (nothing == 96).all()
-    assert everything[30, 45].tolist() == TABLES["evidence"]()[255].tolist()
-    assert everything[5, 5].tolist() == [96] * 3
 
 
 def test_signed_maps_are_drawn_by_sign():
@@ -58,18 +52,13 @@ def test_signed_maps_are_drawn_by_sign():
     assert drawn[30, 45].tolist() == [96] * 3
 
 
-def test_rounding_errors_do_not_make_a_map_signed_and_its_scale_does_not_count():
+def test_rounding_errors_and_the_swing_of_the_cubic_stay_invisible_and_scale_does_not_count():
     values = spot()
     values[0, 0] = -1e-7
     assert np.abs(array(overlay(plain(), values)) - array(overlay(plain(), spot()))).max() <= 1
     small, large = (overlay(plain(), spot(value=value)) for value in (1e-30, 1e30))
     assert np.array_equal(array(small), array(large))
-
-
-def test_the_swing_of_the_cubic_below_zero_stays_invisible():
-    values = torch.zeros(5, 5)
-    values[2, 2] = 1
-    drawn = array(overlay(plain(size=(50, 50)), values))
+    drawn = array(overlay(plain(size=(50, 50)), spot(2, 2, side=5)))
     assert drawn[25, 36].tolist() == [96] * 3  # where the curve is below zero
 
 
@@ -97,15 +86,14 @@ def test_the_ring_is_around_the_point():
     assert 16 <= columns.max() - columns.min() <= 24
 
 
-def test_the_box_is_drawn_on_its_outermost_pixels():
-    marked = array(overlay(plain(size=(200, 200)), torch.zeros(3, 3), box=(50, 60, 80, 100)))
-    assert (marked[60:100, 50] == 255).all()
-    assert (marked[60:100, 79] == 255).all()
-    assert (marked[60, 50:80] == 255).all()
-    assert (marked[99, 50:80] == 255).all()
-    assert (marked[62:98, 52:78] == 96).all()
-    assert (marked[:59] == 96).all()
-    assert (marked[101:] == 96).all()
+def test_the_box_is_drawn_on_its_outermost_pixels_of_a_copy():
+    picture = plain(size=(200, 200))
+    marked = array(overlay(picture, torch.zeros(3, 3), box=(50, 60, 80, 100)))
+    for edge in (marked[60:100, 50], marked[60:100, 79], marked[60, 50:80], marked[99, 50:80]):
+        assert (edge == 255).all()
+    for beside in (marked[62:98, 52:78], marked[:59], marked[101:]):
+        assert (beside == 96).all()
+    assert picture.getcolors() == [(40000, (120, 120, 120))]
 
 
 @pytest.mark.parametrize("side", [1, 7, 224])
@@ -113,12 +101,6 @@ def test_marks_at_the_border_and_on_one_pixel(side):
     for size in ((90, 60), (1, 1)):
         for point in ((0, 0), (size[0] - 1, 0), (size[0] - 1, size[1] - 1)):
             assert overlay(plain(size=size), torch.ones(side, side), point=point, box=(0, 0, *size)).size == size
-
-
-def test_the_picture_is_not_changed():
-    picture = plain()
-    overlay(picture, spot(), point=(3, 3), box=(1, 1, 9, 9))
-    assert picture.getcolors() == [(5400, (120, 120, 120))]
 
 
 @pytest.mark.parametrize(
@@ -144,8 +126,7 @@ def test_lightness_of_known_colours():
 @pytest.mark.parametrize("name", TABLES)
 def test_more_evidence_is_always_lighter(name):
     table = TABLES[name]()
-    assert table.shape == (256, 3)
-    assert table.dtype == np.uint8
+    assert (table.shape, table.dtype) == ((256, 3), np.uint8)
     steps = np.diff(lightness(table))
     assert steps.min() >= 0 if name == "grey" else steps.min() > 0  # eight bits hold no more greys than that
     assert steps.max() < 3 * steps.mean()  # no step stands out
@@ -179,3 +160,82 @@ def test_steps_can_be_told_apart_without_red_and_green(table):
         assert np.linalg.norm(seen[0] - seen[-1]) > 100
     with pytest.raises(ValueError, match="read-only"):
         table()[0] = 0
+
+
+# A map at the size of its image.
+
+MODES = ["bicubic", "bilinear", "nearest"]
+sides = st.integers(1, 12)
+sizes = st.tuples(st.integers(1, 40), st.integers(1, 40))
+
+
+def weights(distance):
+    """The cubic of Keys with the parameter -0.75, written from its definition."""
+    t, a = abs(distance), -0.75
+    if t <= 1:
+        return (a + 2) * t**3 - (a + 3) * t**2 + 1
+    return a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a if t < 2 else 0.0
+
+
+def slow_cubic(row, width):
+    """Each new pixel from the four old ones around its middle; beyond the border the last one goes on."""
+    result = []
+    for x in range(width):
+        middle = (x + 0.5) * len(row) / width - 0.5
+        near = range(int(np.floor(middle)) - 1, int(np.floor(middle)) + 3)
+        result.append(sum(row[min(max(i, 0), len(row) - 1)] * weights(middle - i) for i in near))
+    return result
+
+
+def test_cubic_equals_the_slow_twin():
+    values = torch.rand(5, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    wide = np.array([slow_cubic(row, 30) for row in values.tolist()])
+    slow = np.array([slow_cubic(column, 23) for column in wide.T]).T
+    np.testing.assert_allclose(upsample(values, (30, 23)).numpy(), slow, atol=1e-12)
+
+
+def test_nearest_by_hand():
+    assert upsample(torch.tensor([[1.0, 2.0, 3.0]]), (5, 1), "nearest").tolist() == [[1, 1, 2, 3, 3]]
+    values = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
+    for mode in MODES:
+        assert torch.equal(upsample(values, (4, 6), mode), values)
+
+
+@settings(deadline=None, max_examples=50)
+@given(sides, sides, sizes, st.sampled_from(MODES), st.floats(-100, 100, width=32))
+def test_constants_stay_and_flipping_the_map_flips_the_result(height, width, size, mode, constant):
+    result = upsample(torch.full((height, width), constant), size, mode)
+    torch.testing.assert_close(result, torch.full(size[::-1], constant), rtol=1e-5, atol=1e-5)
+    values = torch.rand(height, width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    if mode != "nearest" or not (size[0] % width or size[1] % height):  # of two equally near pixels one is taken
+        flipped = upsample(values.flip(0, 1), size, mode).flip(0, 1)
+        torch.testing.assert_close(flipped, upsample(values, size, mode))
+
+
+@pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
+def test_shrinking_averages_and_loses_no_evidence(mode):
+    assert upsample(torch.arange(16.0).reshape(4, 4), (2, 1), mode).tolist() == [[6.5, 8.5]]
+    for spot in torch.eye(49).reshape(49, 7, 7):
+        assert upsample(spot, (2, 2), mode).max() > 0
+
+
+PLANE = torch.zeros(2, 2)
+NO_SIZES = [(0, 4), (4, -1), (4,), (4, 4, 3), (4.5, 4), None, "ab", (float("inf"), 4)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        *(((torch.tensor([[0.0, wrong]]), (4, 4)), "NaN or inf") for wrong in (torch.nan, torch.inf, -torch.inf)),
+        *(((torch.zeros(shape), (4, 4)), "must be a plane") for shape in ((), (3,), (1, 2, 2), (0, 3), (3, 0))),
+        ((np.zeros((2, 2)), (4, 4)), "not ndarray: use"),
+        ((torch.zeros(2, 2, dtype=torch.complex64), (4, 4)), "real numbers"),
+        *(((PLANE, size), "size must be") for size in NO_SIZES),
+        ((PLANE, (4, 4), "area"), "no interpolation 'area': use one of bicubic, bilinear, nearest"),
+    ],
+)
+def test_no_map_no_size_and_no_interpolation(arguments, said):
+    with pytest.raises(ExciteError, match=said):
+        upsample(*arguments)
+    for kind in (torch.float16, torch.bfloat16, torch.int64, torch.bool):
+        assert upsample(torch.ones(2, 2).to(kind), (4, 4)).dtype == torch.float32

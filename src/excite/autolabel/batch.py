@@ -13,22 +13,20 @@ from typing import TYPE_CHECKING, Any
 from excite import __version__
 from excite.api import attend
 from excite.attention import compare
-from excite.errors import ConceptError, ExciteError, ImageError, MethodError
+from excite.errors import ConceptError, ExciteError, ImageError
 from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument, read_image
 from excite.io.cache import fingerprint
 from excite.io.drawn import draw, file_names, is_drawn, map_names
 from excite.io.files import save_npy
 from excite.jobs import Executor, open_results
 from excite.jobs.loop import answered
-from excite.methods import find_method
-from excite.models import Choice
-from excite.readouts.box import DEFAULT_ALPHA, checked_alpha
+from excite.readouts.box import DEFAULT_ALPHA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from excite.jobs import Entry
-    from excite.models import Classifier
+    from excite.models import Choice, Classifier
 
 
 @dataclass(frozen=True)
@@ -36,48 +34,20 @@ class AttendQuery:
     """The arguments of `excite.attend` that are the same for every image."""
 
     model: Choice
-    concepts: tuple[str, ...] | None  # None: the classifier's own findings
-    layers: tuple[str, ...] | None  # None: the classifier's default layer
-    method: str
-    against: tuple[str, ...]
+    concepts: tuple[str, ...] | None = None  # None: the classifier's own findings
+    layers: tuple[str, ...] | None = None  # None: the classifier's default layer
+    method: str = "c-mwp"
+    against: tuple[str, ...] = ()
     alpha: float = DEFAULT_ALPHA  # the threshold of the boxes, in means of the map
-
-    @classmethod
-    def of_options(
-        cls,
-        *,
-        model: Choice | str,
-        concepts: Sequence[str],
-        layers: Sequence[str] | None = None,
-        method: str | None = None,
-        contrast: bool | None = None,
-        against: Sequence[str] | None = None,
-        alpha: float = DEFAULT_ALPHA,
-    ) -> AttendQuery:
-        """The query of a command's options."""
-        if method is not None and contrast is not None:
-            raise MethodError(
-                "--method already says whether to contrast: give either --method or --contrast/--no-contrast"
-            )
-        name = method or ("mwp" if contrast is False else "c-mwp")
-        return cls(
-            model=Choice(model) if isinstance(model, str) else model,
-            concepts=tuple(concepts) or None,
-            layers=tuple(layers or ()) or None,
-            method=find_method(name).name,
-            against=tuple(against or ()),
-            alpha=checked_alpha(alpha),
-        )
 
 
 class Batch:
     """Runs one query on many images, into a folder.
 
     For each image: one overlay per concept and layer (``picture.concept.png``), a figure with all of them
-    (``picture-maps.png``), and a line in ``answers.jsonl``. A second run over several images skips those with a result,
-    if the image, the query and the files of the result are unchanged. File names hold dots only between their parts,
-    so they are unique across images; a PNG that excite has not drawn, or for another question, is never overwritten.
-    Each image that cannot be read has a line in ``failures``.
+    (``picture-maps.png``), and a line in ``answers.jsonl``, or in ``failures``. A second run over several images skips
+    those whose image, query and files are unchanged. A PNG that excite has not drawn, or for another question, is never
+    overwritten.
     """
 
     def __init__(
@@ -193,10 +163,6 @@ def split_arguments(arguments: Sequence[str], out: Path) -> tuple[list[Path], li
 
     The first is an image (a file, a folder, a pattern), and those behind it as long as they look like images, as after
     the shell has expanded a pattern. In folders, images that excite itself has drawn into ``out`` are skipped.
-
-    Example:
-        >>> split_arguments(["holiday/", "more/*.jpg", "cat", "dog"], Path("maps"))  # doctest: +SKIP
-        ([PosixPath('holiday/beach.jpg'), PosixPath('more/zoo.jpg')], ['cat', 'dog'])
     """
     patterns = [arguments[0], *takewhile(is_picture_argument, arguments[1:])]
     concepts = list(arguments[len(patterns) :])

@@ -106,10 +106,10 @@ class OutputFolder:
 
     def remove_others(self, wanted: Mapping[str, Content]) -> None:
         """Remove unchanged files that only earlier runs wrote in this format, and the leftovers of killed ones."""
-        names = [name for name in self._of_this_kind if name not in wanted and self._state(name) in self._known[name]]
         for folder in {(self.out / name).parent for name in (*self._of_this_kind, *wanted)}:
             remove_leftovers(folder)
-        for path in (self.out / name for name in names):
+        own = (name for name in self._of_this_kind if name not in wanted and self._state(name) in self._known[name])
+        for path in (self.out / name for name in own):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:

@@ -47,15 +47,10 @@ class ImageDetections:
 
 @dataclass(frozen=True)
 class Document:
-    """The content of the files, in no format yet.
+    """The content of the files, in no format yet."""
 
-    Attributes:
-        pictures: the images that are done, in the order of their numbers.
-        categories: the names of boxes, in the order of their numbers, which begin with 1.
-    """
-
-    pictures: tuple[ImageDetections, ...]
-    categories: tuple[str, ...]
+    pictures: tuple[ImageDetections, ...]  # those that are done, in the order of their numbers
+    categories: tuple[str, ...]  # the names of boxes, in the order of their numbers, which begin with 1
 
 
 def coco_files(document: Document) -> dict[str, Content]:
@@ -77,14 +72,12 @@ def coco_files(document: Document) -> dict[str, Content]:
     categories = [{"id": k, "name": name, "supercategory": ""} for name, k in numbers.items()]
     about = {"description": "Boxes made from image-level labels", "version": __version__, "contributor": "excite"}
     parts = {"licenses": [], "images": images, "annotations": annotations, "categories": categories}
-    lists = (f'"{name}": [{_lines(entries)}]' for name, entries in parts.items())
-    text = "{\n" + ",\n".join([f'"info": {_json(about)}', *lists]) + "\n}\n"
+    lines = [f'"info": {_json(about)}']
+    for name, entries in parts.items():  # one line for each entry, to be read, searched and compared
+        rows = ",".join(f"\n  {_json(entry)}" for entry in entries)
+        lines.append(f'"{name}": [{rows}\n]' if entries else f'"{name}": []')
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
     return {"boxes.json": text.encode("utf-8", "backslashreplace")}  # bytes of odd file names stay JSON escapes
-
-
-def _lines(entries: list[Any]) -> str:
-    """One line for each entry, to be read, searched and compared."""
-    return ",".join(f"\n  {_json(entry)}" for entry in entries) + ("\n" if entries else "")
 
 
 def _json(value: object) -> str:
@@ -139,19 +132,16 @@ def voc_files(document: Document) -> dict[str, Content]:
     for one in document.pictures:
         suffix = PurePosixPath(one.picture.name).suffix.lower()  # readers expect .jpg where an image has no own suffix
         file = f"{one.picture.stem}{suffix if suffix in PICTURE_SUFFIXES else '.jpg'}"
-        objects = "".join(map(_object, one.boxes))
+        objects = ""
+        for found in one.boxes:
+            x0, y0, x1, y1 = found.box
+            named = {"name": escape(found.concept), "probability": repr(found.probability)}
+            objects += OBJECT.format(**named, x0=x0 + 1, y0=y0 + 1, x1=x1, y1=y1)
         annotation = ANNOTATION.format(file=file, width=one.size[0], height=one.size[1], objects=objects)
         files[f"Annotations/{one.picture.stem}.xml"] = annotation.encode()
         files[f"JPEGImages/{file}"] = resolved_parent(one.picture.path)
     files[LIST] = "".join(f"{one.picture.stem}\n" for one in document.pictures).encode()
     return files
-
-
-def _object(found: Detection) -> str:
-    x0, y0, x1, y1 = found.box
-    return OBJECT.format(
-        name=escape(found.concept), x0=x0 + 1, y0=y0 + 1, x1=x1, y1=y1, probability=repr(found.probability)
-    )
 
 
 FORMATS: Mapping[str, Format] = {"coco": coco_files, "csv": csv_files, "voc": voc_files}

@@ -313,16 +313,15 @@ class AutoLabeler:
         least, notes = self.question.threshold, []
         if without:
             reason = f"nothing was probable enough; lower --at-least (now {least:g}) for more"
-            reason = reason if least else "there is no evidence for what was looked for"
-            notes.append(f"no box in {_images(without)}: {reason}")
+            nothing = "there is no evidence for what was looked for"
+            notes.append(f"no box in {_images(without)}: {reason if least else nothing}")
         if turned := sum(record["turned"] for record in self.records.values()):
             notes.append(
                 f"{_images(turned)} stored on the side (EXIF): boxes are those of the upright image; turn the files "
                 "themselves for programs that do not"
             )
-        if self.files.copied:
-            out = str(self.files.out)
-            notes.append(f"{_images(self.files.copied)} copied into {out!r}: links cannot be made there")
+        if copied := self.files.copied:
+            notes.append(f"{_images(copied)} copied into {str(self.files.out)!r}: links cannot be made there")
         return {
             "pictures": len(self.tasks),
             "folder": str(self.root),

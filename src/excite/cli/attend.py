@@ -65,14 +65,19 @@ def command(
 ) -> None:
     """Draw where a classifier sees each concept, and print probability, point, box and mass."""
     from excite.autolabel.batch import AttendQuery, Batch, split_arguments
+    from excite.errors import MethodError
+    from excite.methods import find_method
     from excite.models import Choice
+    from excite.readouts.box import checked_alpha
 
     executor = options.executor_of(workers, engine, address)
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
     choice = Choice(model, weights, labels, size, fully_convolutional)
-    query = AttendQuery.of_options(
-        model=choice, concepts=wanted, layers=layer, method=method, contrast=contrast, against=against, alpha=alpha
-    )
+    if method is not None and contrast is not None:
+        raise MethodError("--method already says whether to contrast: give either --method or --contrast/--no-contrast")
+    name = find_method(method or ("mwp" if contrast is False else "c-mwp")).name
+    layers, others = tuple(layer or ()) or None, tuple(against or ())
+    query = AttendQuery(choice, tuple(wanted) or None, layers, name, others, checked_alpha(alpha))
     batch = Batch(query, out, overlays=overlays, arrays=arrays, fresh=fresh)
     for answer in progress(batch.answers(photos, executor), len(photos)):
         if as_json:

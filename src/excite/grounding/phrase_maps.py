@@ -1,9 +1,7 @@
 """The maps of phrases: the mean of the maps of their words (paper, 4.3), weighted by words of position and colour.
 
-All words of all phrases of an image share its forward passes. A classifier has no unit for "left", and its units for
-colours, where it has any, respond to scenes more than to surfaces. So such words weight the map of the phrase by the
-pixels of the image itself: on RefCOCO, where people distinguish one object from others like it, they are worth more
-than any other change (docs/grounding.md).
+A classifier has no unit for "left", and its units for colours respond to scenes more than to surfaces. So such words
+weight the map by the pixels of the image itself: on RefCOCO they are worth more than any other change.
 """
 
 from __future__ import annotations
@@ -104,11 +102,7 @@ class PhraseSession(Session):
         self.labels = classifier.labels  # known without a forward pass
 
     def phrase_maps(self, method: Method, readings: Sequence[Reading], *, hints: bool = True) -> list[PhraseMap]:
-        """The map of each phrase. Each word is one signal, in however many phrases it occurs.
-
-        With hints, words for places and colours weigh the map, and the head of the phrase counts more; without, all
-        words are one as good as another, as in the paper.
-        """
+        """The map of each phrase; without hints, all words count the same, as in the paper."""
         cues = [[word.concept for word in reading.words] or [self._anything()] for reading in readings]
         wanted = list(dict.fromkeys(cue for each in cues for cue in each))
         with warnings.catch_warnings():

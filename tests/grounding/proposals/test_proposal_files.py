@@ -81,18 +81,13 @@ def test_edge_boxes(save):
     found = save("a.mat", {"bbs": rows}).of(PICTURE, "a.jpg")
     assert found.boxes.tolist() == [[2, 1, 4, 2], [0, 0, 6, 4]]
     assert found.scores.tolist() == pytest.approx([0.3, 0.05])
-    first = found.best(1)
-    assert (first.boxes.tolist(), first.scores.tolist()) == ([[2, 1, 4, 2]], [found.scores[0]])
 
 
-def test_npz_of_a_shrunk_picture(save):
+def test_npz_segments_boxes_and_masks(save):
     content = {"parts": [[0, 1, -1]], "starts": [0, 1, 3], "members": [1, 0, 1], "scores": [0.5, 1.0]}
-    found = save("a.npz", content).of(PICTURE, "a.jpg")
+    found = save("a.npz", content).of(PICTURE, "a.jpg")  # of a shrunk image
     assert found.boxes.tolist() == [[0, 0, 4, 4], [2, 0, 4, 4]]
     assert found.segments.parts[0].tolist() == [0, 0, 1, 1, -1, -1]
-
-
-def test_npz_boxes_and_masks(save):
     found = save("a.npz", {"boxes": [[0, 0, 2, 2], [1, 1, 6.3, 4]], "scores": [1, 2]}).of(PICTURE, "a.jpg")
     assert found.boxes.tolist() == [[1, 1, 6, 4], [0, 0, 2, 2]]
     masks = np.random.default_rng(0).random((9, 4, 6)) < 0.4
@@ -158,19 +153,19 @@ def test_a_folder(tmp_path):
     for name in ("c.jpg", "none.jpg", "", "/c.jpg"):
         with pytest.raises(ProposalError, match=f"no proposals for the image '{name}'"):
             source.of(PICTURE, name)
+    for name in ("../a.jpg", "b/../../a.jpg", "b" * 300 + ".jpg"):  # the folder is not left
+        with pytest.raises(ProposalError, match="has no proposals for"):
+            ProposalFiles(tmp_path / "sub").of(PICTURE, name)
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("a.mat", {"bbs": np.zeros((0, 0))}),
-        ("a.mat", {"bbs": np.zeros((0, 5))}),
+        *(("a.mat", {"bbs": np.zeros((0, columns))}) for columns in (0, 5)),
         ("a.mat", {"bboxes": np.zeros((0, 0)), "bboxes_scores": np.zeros((0, 0))}),
         ("a.mat", {"superpixels": SUPERPIXELS, "labels": np.zeros((0, 0), object), "scores": np.zeros((0, 0))}),
-        ("a.npz", {"boxes": []}),
-        ("a.npz", {"boxes": np.zeros((0, 4)), "scores": []}),
-        ("a.npz", {"masks": []}),
-        ("a.npz", {"masks": np.zeros((0, 4, 6), bool)}),
+        *(("a.npz", {"boxes": boxes, "scores": []}) for boxes in ([], np.zeros((0, 4)))),
+        *(("a.npz", {"masks": masks}) for masks in ([], np.zeros((0, 4, 6), bool))),
     ],
 )
 def test_a_file_that_says_that_there_is_nothing(save, name, content):
@@ -186,8 +181,10 @@ BOX = {"image_id": 1, "bbox": [0, 0, 1, 1]}
     ("name", "content", "message"),
     [
         ("1.mat", {"labels": cells([1]), "superpixels": SUPERPIXELS.T}, r"'superpixels' must be \[4, 6\]"),
-        ("1.mat", {"labels": cells([6]), "superpixels": SUPERPIXELS}, "proposal 1 names superpixels that are not"),
-        ("1.mat", {"labels": cells([0]), "superpixels": SUPERPIXELS}, "proposal 1 names superpixels that are not"),
+        *(
+            ("1.mat", {"labels": cells([n]), "superpixels": SUPERPIXELS}, "1 names superpixels that are not")
+            for n in (0, 6)
+        ),
         ("1.mat", {"labels": cells([]), "superpixels": SUPERPIXELS}, "proposal 1 must be numbers"),
         ("1.mat", {"labels": cells([1]), "superpixels": SUPERPIXELS - 1}, "must be numbered from 1"),
         ("1.mat", {"labels": cells([np.nan], kind=float), "superpixels": SUPERPIXELS}, "superpixels that are not"),
@@ -202,8 +199,7 @@ BOX = {"image_id": 1, "bbox": [0, 0, 1, 1]}
         ("1.mat", {"other": 1}, "but other"),
         ("1.npz", {"boxes": [[0, 0, np.nan, 1]]}, "no finite numbers"),
         ("1.npz", {"boxes": [["a"] * 4]}, "four numbers each"),
-        ("1.npz", {"boxes": [[0, 0, 1, 1]], "scores": [np.nan]}, "some scores are no finite numbers"),
-        ("1.npz", {"boxes": [[0, 0, 1, 1]], "scores": [1e300]}, "some scores are no finite numbers"),
+        *(("1.npz", {"boxes": [[0, 0, 1, 1]], "scores": [n]}, "scores are no finite numbers") for n in (np.nan, 1e300)),
         ("1.npz", {"boxes": [[0, 0, 1, 1]], "size": [4, 6]}, r"of an image of \[4, 6\]"),
         ("1.npz", {"masks": np.zeros((1, 4, 6), bool)}, "mask 0 is empty"),
         ("1.npz", {"masks": np.ones((1, 6, 4), bool)}, r"must be \[n, 4, 6\]"),
@@ -226,34 +222,21 @@ BOX = {"image_id": 1, "bbox": [0, 0, 1, 1]}
         ("1.json", [{"image_id": 1, "segmentation": {"size": [9, 9], "counts": [81]}}], "is for an image of"),
         ("1.json", [{"image_id": 1, "segmentation": {"size": [4, 6], "counts": [24]}}], "has no pixels"),
         ("1.json", [{"image_id": 1, "segmentation": "x"}], "must be polygons"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:scipy")
-def test_broken_proposals(save, name, content, message):
-    source = save(name, content)
-    with pytest.raises(DataError, match=message) as caught:
-        source.of(PICTURE, "1.jpg")
-    assert not isinstance(caught.value, ProposalError)
-    assert "\n" not in str(caught.value)
-    assert str(source.path) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
         ("1.json", b"{", "broken JSON"),
         ("1.json", b"\xff\xfe", "no UTF-8 text"),
         ("1.json", {"images": []}, "list of results"),
         ("1.json", {"images": [1], "annotations": []}, "'images' must be"),
-        ("1.json", [{"bbox": []}], "result 0 has no 'image_id'"),
-        ("1.json", [1], "result 0 has no 'image_id'"),
+        *(("1.json", [entry], "result 0 has no 'image_id'") for entry in ({"bbox": []}, 1)),
         ("1.txt", b"", "give a folder"),
     ],
 )
-def test_broken_files(save, name, content, message):
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:scipy")
+def test_broken_proposals(save, tmp_path, name, content, message):
     with pytest.raises(DataError, match=message) as caught:
-        save(name, content)
+        save(name, content).of(PICTURE, "1.jpg")
+    assert not isinstance(caught.value, ProposalError)
     assert "\n" not in str(caught.value)
+    assert str(tmp_path / name) in str(caught.value)
 
 
 HEADERS = ["{'descr': '<f8',", "()", "{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000, 4)}"]
@@ -317,10 +300,9 @@ def test_matlab_files_by_hand(tmp_path, order):
 
 
 def test_nothing_there(tmp_path):
-    with pytest.raises(DataError, match="no NPZ or MAT file"):
-        find_proposer(tmp_path)
-    with pytest.raises(DataError, match="did you mean hierarchy"):
-        find_proposer("hierachy")
+    for name, said in ((tmp_path, "no NPZ or MAT file"), ("hierachy", "did you mean hierarchy")):
+        with pytest.raises(DataError, match=said):
+            find_proposer(name)
     with pytest.raises(DataError, match="there are no proposals"):
         ProposalFiles(tmp_path / "none.npz")
 
@@ -334,12 +316,3 @@ def test_files_that_would_fill_the_memory(save, monkeypatch):
         monkeypatch.setattr(f"excite.grounding.proposals.{module}.LARGEST", 300_000)
         with pytest.raises(DataError, match="unpacked it has more than"):
             save(name, {"boxes": np.zeros((10_000, 4))}).of(PICTURE, "a.jpg")
-
-
-@pytest.mark.parametrize("name", ["../a.jpg", "sub/../../a.jpg", "b" * 300 + ".jpg"])
-def test_a_folder_is_not_left(tmp_path, name):
-    for place in ("a.npz", "inside/c.npz"):
-        (tmp_path / place).parent.mkdir(exist_ok=True)
-        np.savez(tmp_path / place, boxes=[[0, 0, 1, 1]])
-    with pytest.raises(ProposalError, match="has no proposals for"):
-        ProposalFiles(tmp_path / "inside").of(PICTURE, name)

@@ -7,15 +7,8 @@ import pytest
 from PIL import Image
 
 from excite.errors import DataError, ExciteError, ModelError
-from excite.grounding.proposals import (
-    PROPOSERS,
-    EdgeBoxes,
-    Hierarchy,
-    Proposals,
-    Segments,
-    SelectiveSearch,
-    find_proposer,
-)
+from excite.grounding.proposals import PROPOSERS as MAKERS
+from excite.grounding.proposals import EdgeBoxes, Hierarchy, Proposals, Segments, SelectiveSearch, find_proposer
 from excite.grounding.proposals.base import enlarge_parts, segment_boxes, shrink_parts
 from excite.grounding.proposals.hierarchy import edge_strength
 from excite.grounding.proposals.opencv import OPTIONS
@@ -31,7 +24,7 @@ def scene(mode="RGB"):
     return picture.convert(mode)
 
 
-@pytest.mark.parametrize("name", list(PROPOSERS))
+@pytest.mark.parametrize("name", list(MAKERS))
 def test_a_square_is_found_and_again(name):
     for mode in ("RGB", "L", "P"):
         found = find_proposer(name).of(scene(mode), "square.png")
@@ -46,8 +39,8 @@ def test_a_square_is_found_and_again(name):
     assert np.array_equal(one.scores, two.scores)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (9, 1), (2, 2), (7, 300), (600, 3), (2000, 20), (257, 30)], ids=str)
-@pytest.mark.parametrize("name", list(PROPOSERS))
+@pytest.mark.parametrize("size", [(1, 1), (9, 1), (2, 2), (7, 300), (600, 3), (257, 30)], ids=str)
+@pytest.mark.parametrize("name", list(MAKERS))
 def test_odd_sizes(name, size):
     for pixels in (np.zeros((*size[::-1], 3)), np.random.default_rng(2).integers(0, 255, (*size[::-1], 3))):
         found = find_proposer(name).of(Image.fromarray(pixels.astype(np.uint8)), "odd.png")
@@ -60,22 +53,17 @@ def test_odd_sizes(name, size):
         assert name != "hierarchy" or pixels.any() or found.boxes.tolist() == [[0, 0, *size]]
 
 
-def test_large_pictures_are_told_in_their_own_pixels():
-    picture = scene().resize((1200, 900), Image.Resampling.NEAREST)
-    wanted = [10 * side for side in SQUARE]
-    for proposer in PROPOSERS.values():
-        found = proposer(picture)
-        assert box_iou(found.boxes, [wanted]).max() > CLOSE[proposer.name]
-        assert found.segments is None or found.segments.parts.shape == (900, 1200)
-
-
-def test_settings_count():
+def test_settings_count_and_large_pictures_are_told_in_their_own_pixels():
     picture = scene()
     assert len(Hierarchy(count=0)(picture)) == 0
     assert len(EdgeBoxes(count=3)(picture)) == 3
     noise = Image.fromarray(np.random.default_rng(2).integers(0, 255, (40, 40, 3), np.uint8))
     assert len(SelectiveSearch(count=3)(noise)) <= 3
     assert len(SelectiveSearch(quality=True, most_alike=1.0)(noise)) > len(SelectiveSearch(most_alike=1.0)(noise))
+    for proposer in MAKERS.values():
+        found = proposer(picture.resize((1200, 900), Image.Resampling.NEAREST))
+        assert box_iou(found.boxes, [[10 * side for side in SQUARE]]).max() > CLOSE[proposer.name]
+        assert found.segments is None or found.segments.parts.shape == (900, 1200)
 
 
 @pytest.mark.parametrize(
@@ -140,10 +128,7 @@ def test_strength_and_direction_of_edges():
 def test_texture_is_no_border():
     """Coarse scales see the mixture: fine stripes are weak beside the border of the striped field."""
     pixels = np.full((80, 80, 3), 128, np.uint8)
-    pixels[:, 40::4] = 90
-    pixels[:, 41::4] = 90
-    pixels[:, 42::4] = 170
-    pixels[:, 43::4] = 170
+    pixels[:, 40:] = np.tile([90, 90, 170, 170], 10)[:, None]
     (fine, _), (coarse, _) = edge_strength(pixels, (1.0, 6.0))
     inside, border = (slice(10, 70), slice(58, 70)), (slice(10, 70), slice(34, 46))
     assert fine[inside].max() > 0.7 * fine[border].max()

@@ -71,13 +71,7 @@ class Proposals:
         return len(self.boxes)
 
     def best(self, count: int) -> Proposals:
-        """The first ``count``.
-
-        Example:
-            >>> boxes = np.array([[0, 0, 2, 2], [1, 1, 3, 3]], np.float32)
-            >>> len(Proposals((4, 4), boxes, np.array([0.9, 0.1], np.float32)).best(1))
-            1
-        """
+        """The first ``count``."""
         segments = self.segments
         if segments is not None:
             starts = segments.starts[: count + 1]
@@ -154,13 +148,7 @@ def sorted_proposals(
 
 
 def segments_of_pieces(labels: Array, regions: Sequence[Array]) -> Segments:
-    """Regions that are sets of small pieces, numbered from 0: pieces of exactly the same regions become one part.
-
-    Example:
-        >>> found = segments_of_pieces(np.array([[0, 1, 2, 3]]), [np.array([0, 1]), np.array([0, 1, 2])])
-        >>> found.parts.tolist(), found.starts.tolist(), found.members.tolist()
-        ([[0, 0, 1, -1]], [0, 1, 3], [0, 0, 1])
-    """
+    """Regions that are sets of small pieces, numbered from 0: pieces of exactly the same regions become one part."""
     # a hash of each piece's set of regions: the sum, modulo 2 ** 64, of a random number for each region
     numbers = np.random.default_rng(7).integers(1, 2**64 - 1, len(regions), np.uint64)
     sums = np.zeros(int(labels.max()) + 1, np.uint64)

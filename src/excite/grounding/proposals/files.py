@@ -16,16 +16,8 @@ import numpy as np
 from excite.datasets.base import parse_json, read_text
 from excite.datasets.coco import Mask
 from excite.errors import DataError, ProposalError
-from excite.grounding.proposals.base import (
-    Proposals,
-    Segments,
-    check_any,
-    check_count,
-    checked_proposals,
-    enlarge_parts,
-    segments_of_pixels,
-    shrink_parts,
-)
+from excite.grounding.proposals import base
+from excite.grounding.proposals.base import Proposals, Segments
 from excite.grounding.proposals.mat import read_mat
 from excite.io.cache import fingerprint
 from excite.io.files import atomic_write
@@ -125,7 +117,7 @@ def read_npz(path: Path, size: tuple[int, int]) -> Proposals:
     else:
         there = ", ".join(sorted(arrays))[:100] or "none"
         raise DataError(f"there are no arrays 'boxes', 'masks' or 'parts', but {there}")
-    return checked_proposals(size, regions, arrays.get("scores"))
+    return base.checked_proposals(size, regions, arrays.get("scores"))
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> Array:
@@ -144,7 +136,7 @@ def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
     whole = all(array.dtype.kind in "iu" for array in (parts, starts, members))
     if not whole or (parts.ndim, starts.ndim, members.ndim) != (2, 1, 1) or parts.size == 0:
         raise DataError("'parts' must be whole numbers [height, width], 'starts' and 'members' lists of them")
-    check_count(len(starts) - 1, pixels=len(members))
+    base.check_count(len(starts) - 1, pixels=len(members))
     if parts.shape[0] > size[1] or parts.shape[1] > size[0]:
         raise DataError(f"'parts' are {list(parts.shape)}, more than the {size[1]} x {size[0]} pixels of this image")
     if parts.max() >= parts.size:  # sums over the parts take an array of the largest number
@@ -155,7 +147,7 @@ def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
     there = np.unique(parts)
     if not np.isin(members, there[there >= 0]).all():
         raise DataError("'members' names parts that no pixel has")
-    return Segments(enlarge_parts(parts, size), starts, members.astype(np.int32))
+    return Segments(base.enlarge_parts(parts, size), starts, members.astype(np.int32))
 
 
 def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:
@@ -163,12 +155,12 @@ def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:
         raise DataError(f"'masks' must be [n, {size[1]}, {size[0]}] for this image, not {list(masks.shape)}")
     if masks.size and masks.dtype.kind not in "biu":
         raise DataError("'masks' must be true or false for each pixel")
-    check_count(len(masks), pixels=int(np.count_nonzero(masks)))
+    base.check_count(len(masks), pixels=int(np.count_nonzero(masks)))
     regions = [np.flatnonzero(mask).astype(np.int32) for mask in masks]
     empty = next((number for number, pixels in enumerate(regions) if len(pixels) == 0), None)
     if empty is not None:
         raise DataError(f"mask {empty} is empty")
-    return segments_of_pixels(size[::-1], regions)
+    return base.segments_of_pixels(size[::-1], regions)
 
 
 # COCO results: the proposals of many images in one file.
@@ -199,10 +191,7 @@ class CocoResults:
             self._entries[entry["image_id"]].append(entry)
 
     def proposals(self, name: str, size: tuple[int, int], file_name: str = "") -> Proposals | None:
-        """The proposals of an image of this name, width and height; None if the file has none for it.
-
-        Its file may have another name: 36979.jpg of Flickr30k's image 36979.
-        """
+        """The proposals of an image of this width and height, or None; its file may have another name than it has."""
         names = list(dict.fromkeys(filter(None, (name, file_name))))
         keys: list[int | str | None] = [self._ids.get(each, self._ids.get(PurePosixPath(each).name)) for each in names]
         if not any(key is not None for key in keys):  # the possible ids of the image, most certain first
@@ -220,18 +209,18 @@ def _is_named(image: Any) -> bool:
 
 
 def _proposals(entries: list[dict[str, Any]], size: tuple[int, int]) -> Proposals:
-    check_count(len(entries))
+    base.check_count(len(entries))
     for field in ("score", "segmentation"):
         if len({field in entry for entry in entries}) > 1:
             raise DataError(f"some proposals have a {field} and others have none")
     scores = _numbers([entry["score"] for entry in entries], "scores") if "score" in entries[0] else None
     if "segmentation" in entries[0]:
-        return checked_proposals(size, segments_of_pixels(size[::-1], list(_masks(entries, size))), scores)
+        return base.checked_proposals(size, base.segments_of_pixels(size[::-1], list(_masks(entries, size))), scores)
     rows = _numbers([entry.get("bbox") for entry in entries], "boxes")
     if rows.ndim != 2 or rows.shape[1] != 4:
         raise DataError("each proposal needs a 'bbox' of four numbers: x, y, width, height")
     rows[:, 2:] += rows[:, :2]
-    return checked_proposals(size, rows, scores)
+    return base.checked_proposals(size, rows, scores)
 
 
 def _numbers(values: list[Any], what: str) -> NDArray[np.float64]:
@@ -250,7 +239,7 @@ def _masks(entries: list[dict[str, Any]], size: tuple[int, int]) -> Iterator[NDA
         if len(pixels) == 0:
             raise DataError("the segmentation of a proposal has no pixels")
         total += len(pixels)
-        check_count(len(entries), total)
+        base.check_count(len(entries), total)
         yield pixels
 
 
@@ -286,13 +275,13 @@ class Cached:
             self.made += 1
         else:
             self.read += 1
-        return check_any(found, name)
+        return base.check_any(found, name)
 
 
 def _save(proposals: Proposals, path: Path) -> None:
     arrays = proposals.arrays()
     if "parts" in arrays:
-        arrays["parts"] = shrink_parts(arrays["parts"], LONGEST)
+        arrays["parts"] = base.shrink_parts(arrays["parts"], LONGEST)
     for name in arrays.keys() & {"parts", "members"}:  # as int16 where that is enough: half the file
         if arrays[name].max(initial=0) <= np.iinfo(np.int16).max:
             arrays[name] = arrays[name].astype(np.int16)

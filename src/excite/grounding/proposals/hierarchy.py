@@ -20,15 +20,8 @@ import torch
 from torch import Tensor
 
 from excite.errors import ExciteError
-from excite.grounding.proposals.base import (
-    Proposals,
-    Segments,
-    enlarge_boxes,
-    enlarge_parts,
-    part_boxes,
-    segments_of_pieces,
-    shrink,
-)
+from excite.grounding.proposals import base
+from excite.grounding.proposals.base import Proposals, Segments
 from excite.metrics.boxes import shared_areas
 
 if TYPE_CHECKING:
@@ -69,7 +62,7 @@ class Hierarchy:
 
     def __call__(self, picture: Image.Image) -> Proposals:
         """The segments, best first."""
-        small = shrink(picture, self.longest)
+        small = base.shrink(picture, self.longest)
         tree = build_tree(np.asarray(small))
         regions = join_neighbours(tree)
         there = (regions.nodes >= 0)[..., None]
@@ -78,9 +71,9 @@ class Hierarchy:
         boxes = np.concatenate([low, high], axis=1)
         scores = region_scores(tree, regions, boxes)
         kept = suppress_overlapping(boxes, scores, self.count, self.most_alike)
-        found = segments_of_pieces(tree.labels, tree.leaves_of(regions.nodes[kept]))
-        segments = Segments(enlarge_parts(found.parts, picture.size), found.starts, found.members)
-        enlarged = enlarge_boxes(boxes[kept], small.size, picture.size)
+        found = base.segments_of_pieces(tree.labels, tree.leaves_of(regions.nodes[kept]))
+        segments = Segments(base.enlarge_parts(found.parts, picture.size), found.starts, found.members)
+        enlarged = base.enlarge_boxes(boxes[kept], small.size, picture.size)
         return Proposals(picture.size, enlarged, scores[kept].astype(np.float32), segments)
 
 
@@ -272,7 +265,7 @@ def _measured(higra: Any, tree: Any, heights: Array, strength: Array, shape: tup
     for one, other, long, strong in zip(*(column.tolist() for column in (*ends, length, total)), strict=True):
         neighbours[one][other] = neighbours[other][one] = (long, strong)
     kinds = [higra.Accumulators.min] * 2 + [higra.Accumulators.max] * 2
-    sides = zip(part_boxes(labels).T, kinds, strict=True)
+    sides = zip(base.part_boxes(labels).T, kinds, strict=True)
     return SegmentTree(
         labels=labels,
         parents=np.asarray(tree.parents()).astype(np.int64),
@@ -342,10 +335,7 @@ def _change(channels: Tensor, sigma: float) -> tuple[Array, Array]:
 
 
 def _derivatives(channels: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-    """Gaussian derivatives to the right and downwards of each channel [channels, height, width].
-
-    For the short rows of a small image a matrix product is several times quicker than torch's convolutions.
-    """
+    """Gaussian derivatives to the right and downwards of each channel: quicker than convolutions of small images."""
     (smooth_rows, slope_rows), (smooth_columns, slope_columns) = (_filters(side, sigma) for side in channels.shape[1:])
     return smooth_rows @ (channels @ slope_columns.T), slope_rows @ (channels @ smooth_columns.T)
 
