@@ -9,11 +9,7 @@ from excite.models.caffe.reading import read_network
 # The styles of the three networks of the paper's Caffe files, cut down to a few layers.
 CNN_S = """
 name: "CNN_S"
-input: "data"
-input_dim: 10
-input_dim: 3
-input_dim: 224
-input_dim: 224
+input: "data" input_dim: 10 input_dim: 3 input_dim: 224 input_dim: 224
 layers { bottom: "data" top: "conv1" name: "conv1" type: CONVOLUTION blobs_lr: 1 blobs_lr: 2 weight_decay: 1
   weight_decay: 0 convolution_param { num_output: 96 kernel_size: 7 stride: 2 } }
 layers { bottom: "conv1" top: "conv1" name: "relu1" type: RELU }
@@ -26,24 +22,13 @@ layers { bottom: "fc6" top: "prob" name: "prob" type: SOFTMAX }
 """
 GOOGLENET = """
 name: "GoogleNet"
+layer { name: "data" type: "Input" top: "data" input_param { shape: { dim: 10 dim: 3 dim: 224 dim: 224 } } }
 layer {
-  name: "data"
-  type: "Input"
-  top: "data"
-  input_param { shape: { dim: 10 dim: 3 dim: 224 dim: 224 } }
-}
-layer {
-  name: "conv1/7x7_s2"
-  type: "Convolution"
-  bottom: "data"
-  top: "conv1/7x7_s2"
+  name: "conv1/7x7_s2" type: "Convolution" bottom: "data" top: "conv1/7x7_s2"
   param { lr_mult: 1 decay_mult: 1 }
   param { lr_mult: 2 decay_mult: 0 }
   convolution_param {
-    num_output: 64
-    pad: 3
-    kernel_size: 7
-    stride: 2
+    num_output: 64 pad: 3 kernel_size: 7 stride: 2
     weight_filler { type: "xavier" std: 0.1 }
     bias_filler { type: "constant" value: 0.2 }
   }
@@ -145,10 +130,7 @@ def test_a_layer_of_an_unsupported_kind_is_there_with_its_kind(saved):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            'layer {\n name: "c"\n type: "Convolution"\n foo: 1 }',
-            r'line 4: .*"LayerParameter" has no field named "foo"',
-        ),
+        ('layer {\n name: "c"\n type: "Convolution"\n foo: 1 }', 'line 4: .*"LayerParameter" has no field named "foo"'),
         ('layer {\n type: "Convolution" convolution_param { kernel: 3 } }', r'line 2: .*no field named "kernel"'),
         ("layers { type: WARP }", "line 1: .*no value named WARP"),
         ("layer { type: CONVOLUTION }", "line 1: .*Expected string"),
