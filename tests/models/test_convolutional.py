@@ -78,7 +78,7 @@ HEADS = {
     "window by sizes": (lambda net, x: net.last(functional.avg_pool2d(x, x.shape[2:]).flatten(1)), 6),
     "half adaptive size": (lambda net, x: net.last(functional.adaptive_avg_pool2d(x, 2).flatten(1)), 24),
     "odd adaptive size": (lambda net, x: net.last(functional.adaptive_avg_pool2d(x, 3).flatten(1)), 54),
-    "convolution": (lambda net, x: net.last(functional.conv2d(x, torch.ones(5, 6, 4, 4).to(x)).flatten(1)), 5),
+    "convolution": (lambda net, x: net.last(functional.conv2d(x, torch.ones(5, 6, 4, 4).double()).flatten(1)), 5),
     "both poolings": (lambda net, x: net.last(torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1)), 12),
     "channels last": (channels_last, 6),
     "norm after pooling": (normed_after_pooling, 6),

@@ -114,7 +114,7 @@ HEADS = """the *man* in a red shirt; red shirt *man* on the left; older *man* si
 the man's *shirt*; red *shirt*; *man* playing with a camera; on the left"""
 
 
-@pytest.mark.parametrize("marked", map(str.strip, HEADS.split(";")))
+@pytest.mark.parametrize("marked", [one.strip() for one in HEADS.split(";")])
 def test_the_head(marked):
     found = read_phrase(marked.replace("*", ""), TAGS).head
     assert (found.text if found else None) == (marked.split("*")[1] if "*" in marked else None)
