@@ -315,7 +315,7 @@ class TestZoo:
 
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch):
-        monkeypatch.setattr(zoo, "vgg16", lambda classes: CaffeNetwork(tiny(classes).definition))
+        monkeypatch.setattr(zoo, "network", lambda _, classes: CaffeNetwork(tiny(classes).definition))
 
     def test_a_file_for_a_known_network(self, tmp_path):
         """Another number of classes is told by the labels."""

@@ -80,8 +80,7 @@ def caffe_zoo(name: str, layer: str, facts: str, url: str, sha1: str, licence: s
     def architecture(classes: int) -> nn.Module:
         from excite.models.caffe import zoo
 
-        network: nn.Module = getattr(zoo, name.replace("-", "_"))(classes)
-        return network
+        return zoo.network(name.replace("-", "_"), classes)
 
     build = unfilled(architecture)
 

@@ -153,8 +153,9 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
                 f"{path} holds more than tensors, and unpacking that could run any program: "
                 "save the network's state_dict() and give that."
             ) from error
-        reason = next(iter(said.splitlines()), type(error).__name__)[:200]
-        raise ModelError(f"{path} cannot be read as a state dict: {reason}; fetch it again.") from error
+        raise ModelError(
+            f"{path} cannot be read as a state dict: {first_line(error)[:200]}; fetch it again."
+        ) from error
     for name in INNER:
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
             found = found[name]
@@ -162,6 +163,11 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
     if not tensors or not all(isinstance(value, Tensor) for value in tensors.values()):
         raise ModelError(f"{path} holds no state dict: save the network's state_dict() and give that.")
     return tensors
+
+
+def first_line(error: Exception) -> str:
+    """The first line of its message, or else its kind."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 # Guards: what a file has to be before it is read.

@@ -1,7 +1,4 @@
-"""The labels of the 1000 ImageNet (ILSVRC) classes, and words for the kinds of things that these are.
-
-dev/make_imagenet_labels.py makes imagenet.txt, dev/make_wordnet_kinds.py makes wordnet.txt.
-"""
+"""The 1000 classes of ImageNet and their kinds, by dev/make_imagenet_labels.py and dev/make_wordnet_kinds.py."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

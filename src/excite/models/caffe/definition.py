@@ -32,12 +32,8 @@ class BrokenFile(Exception):  # noqa: N818 -- never seen by users: it becomes a 
 class Layer:
     """One layer of a Caffe network; its name is also that of its weights.
 
-    Attributes:
-        kind: Its type, as the new format spells it: "Convolution", "InnerProduct", ...
-        bottoms: The blobs it reads.
-        tops: The blobs it writes; the same as a bottom where it works in place.
-        options: Its parameters under Caffe's names, lists as tuples and enumerations as words:
-            ``{"num_output": 96, "kernel_size": (7,), "stride": (2,)}``.
+    It reads the blobs ``bottoms`` and writes ``tops``. Its ``options`` are under Caffe's names, lists as tuples and
+    enumerations as words: ``{"num_output": 96, "kernel_size": (7,), "stride": (2,)}``.
     """
 
     name: str
@@ -66,9 +62,9 @@ def network_of(net: Any, *, filtered: bool = False) -> Network:
         raise BrokenFile("it has no layers")
     _check_fields(net, "the network", deep=False)
     inputs: dict[str, tuple[int, ...]] = {}
-    _feed(inputs, _declared_inputs(net))
     layers: list[Layer] = []
     labels: set[str] = set()
+    _feed(inputs, _declared_inputs(net))
     for message in net.layer or net.layers:
         if not filtered and not _used(message, net.state):
             continue

@@ -15,26 +15,11 @@ INPUT = {"data": (10, 3, 224, 224)}  # ten crops of an image, as all three were 
 CLASSES = 1000
 
 
-def cnn_s(classes: int = CLASSES) -> CaffeNetwork:
-    """CNN-S without weights; the paper reads it at conv5, of 17 x 17."""
-    return CaffeNetwork(definition("cnn_s", classes))
-
-
-def vgg16(classes: int = CLASSES) -> CaffeNetwork:
-    """VGG16 without weights; the paper reads it at pool4, of 14 x 14."""
-    return CaffeNetwork(definition("vgg16", classes))
-
-
-def googlenet(classes: int = CLASSES) -> CaffeNetwork:
-    """GoogleNet without weights; the paper reads it at pool2/3x3_s2, of 28 x 28."""
-    return CaffeNetwork(definition("googlenet", classes))
-
-
-def definition(name: str, classes: int) -> Network:
-    """One of the networks, for any number of classes."""
+def network(name: str, classes: int = CLASSES) -> CaffeNetwork:
+    """One of the networks without weights, for any number of classes."""
     text = files("excite.models.caffe").joinpath("zoo.txt").read_text(encoding="utf-8")
     header, *lines = text.partition(f"[{name} ")[2].partition("\n\n")[0].splitlines()
-    return Network(header.removesuffix("]"), INPUT, tuple(_layer(line, classes) for line in lines))
+    return CaffeNetwork(Network(header.removesuffix("]"), INPUT, tuple(_layer(line, classes) for line in lines)))
 
 
 def _layer(line: str, classes: int) -> Layer:
