@@ -39,16 +39,8 @@ class TestSpatialLayers:
         assert names(Last()) == ["conv", "back"]
 
     def test_behind_what_mixes_all_places(self):
-        class Mixed(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.conv, self.back = nn.Conv2d(3, 4, 3, stride=2), nn.Identity()
-
-            def forward(self, pictures):
-                x = self.conv(pictures)
-                return self.back(torch.cumsum(x.flatten(2), 2).view_as(x))
-
-        conv, back = spatial_layers(Mixed(), PICTURE)
+        layers = nn.Conv2d(3, 4, 3, stride=2), nn.Flatten(2), nn.Linear(31 * 31, 31 * 31), nn.Unflatten(2, (31, 31))
+        conv, back = spatial_layers(nn.Sequential(*layers), PICTURE)
         assert (conv.stride, conv.receptive_field) == (2, 3)
         assert (back.stride, back.receptive_field) == (64 / 31, None)
 
@@ -78,8 +70,7 @@ class Branches(nn.Module):
 
 class TestDefaultLayer:
     def test_the_last_one_of_stride_16(self):
-        stages = [nn.Conv2d(3, 4, 3, stride=2, padding=1)]
-        stages += [nn.Conv2d(4, 4, 3, stride=2, padding=1) for _ in range(4)]
+        stages = [nn.Conv2d(channels, 4, 3, stride=2, padding=1) for channels in (3, 4, 4, 4, 4)]
         network = nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
         assert default_layer(network, PICTURE) == "3"
 

@@ -14,7 +14,7 @@ from zoo import timm_models, torchvision_models
 import excite
 from excite.errors import ModelError
 from excite.models import cards, find_card, load, sources
-from excite.models.caffe import zoo
+from excite.models.caffe import network as caffe_network
 from excite.models.caffe.definition import Network
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.cards import CAFFE_PREPROCESS
@@ -315,7 +315,7 @@ class TestZoo:
 
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch):
-        monkeypatch.setattr(zoo, "network", lambda _, classes: CaffeNetwork(tiny(classes).definition))
+        monkeypatch.setattr(caffe_network, "zoo_network", lambda _, classes: CaffeNetwork(tiny(classes).definition))
 
     def test_a_file_for_a_known_network(self, tmp_path):
         """Another number of classes is told by the labels."""

@@ -69,10 +69,8 @@ def prefixed(state, *prefixes):
 
 WRAPPINGS = {
     "plain": lambda state: state,
-    "DataParallel": lambda state: prefixed(state, "module."),
     "both": lambda state: prefixed(state, "module.", "_orig_mod."),
     "Lightning": lambda state: {"state_dict": prefixed(state, "model."), "epoch": 3, "global_step": 70},
-    "checkpoint": lambda state: {"state_dict": state, "optimizer": {"lr": 0.1, "steps": [1, 2]}},
     "model_state_dict": lambda state: {"epoch": 1, "model_state_dict": prefixed(state, "module.")},
     "without counters": lambda state: {name: value for name, value in state.items() if "tracked" not in name},
     "parameters": lambda state: {name: nn.Parameter(v, requires_grad=False) for name, v in state.items()},

@@ -8,7 +8,7 @@ they lose positions on the way, as the pooling in a squeeze-and-excite block doe
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import Any, cast
@@ -263,13 +263,11 @@ class Sliding(Counting):
             return self._aside(lambda: (answer.permute(0, 2, 3, 1) if answer.dim() == 4 else answer).reshape(shape))
 
         heard = [child for child in self.network.modules() if child._forward_hooks and child is not self.network]  # noqa: SLF001
-        handles = [child.register_forward_hook(show, prepend=True) for child in heard]
-        handles += [child.register_forward_hook(hide) for child in heard]
-        try:
+        with ExitStack() as hooks:
+            for child in heard:
+                hooks.enter_context(child.register_forward_hook(show, prepend=True))
+                hooks.enter_context(child.register_forward_hook(hide))
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _shown(self, answer: Tensor) -> Tensor:
         single = answer.numel() == answer.shape[0] * max(answer.shape[1:], default=1)
@@ -343,7 +341,6 @@ class FullyConvolutional(nn.Module):
                 f"the image is {width} x {height} pixels, smaller than what the network was trained on: make it at "
                 f"least {self.size[1]} x {self.size[0]}"
             )
-        sliding = Sliding(self.network, self.head)
-        with sliding, sliding.showing_maps():
+        with Sliding(self.network, self.head) as sliding, sliding.showing_maps():
             output = main_output(self.network(pictures))
         return sliding.as_map(output) if self.head else output

@@ -1,6 +1,7 @@
 """The layers of a network that can be read as maps: found in one run, with a default and candidates."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -86,13 +87,12 @@ def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
 def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
     """Whether the output depends on the inputs through that layer only."""
     asked = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    hook = network.get_submodule(layer).register_forward_hook(lambda _module, _arguments, answer: answer.detach())
+    cut = network.get_submodule(layer).register_forward_hook(lambda _module, _arguments, answer: answer.detach())
     try:
         network.requires_grad_(False)
-        with torch.enable_grad():
+        with cut, torch.enable_grad():
             return not main_output(network(inputs.clone().requires_grad_())).requires_grad
     finally:
-        hook.remove()
         for parameter in asked:
             parameter.requires_grad_()
 
@@ -164,15 +164,11 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
             seen[name, "map"] = layer
             steps[name] = step_of(answer)
 
-    handles = [child.register_forward_hook(partial(note, name)) for name, child in module.named_modules()]
-    try:
-        receptive = Receptive(inputs)
-        recording = Recording(module, receptive.pictures)
-        with as_found(list(module.modules())), torch.no_grad(), receptive, recording:
+    with ExitStack() as hooks, as_found(list(module.modules())), torch.no_grad(), Receptive(inputs) as receptive:
+        for name, child in module.named_modules():
+            hooks.enter_context(child.register_forward_hook(partial(note, name)))
+        with Recording(module, receptive.pictures) as recording:
             answer = module(receptive.pictures)
-    finally:
-        for handle in handles:
-            handle.remove()
     return _Run(list(seen.values()), recording.steps, steps, next(map(step_of, tensors_in(answer)), None))
 
 

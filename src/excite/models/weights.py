@@ -35,14 +35,11 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
         for what, many, few in (("it lacks", wanted, named), ("it has besides", named, wanted))
         if (names := sorted(name for name in many.keys() - few.keys() if not name.endswith(COUNTER)))
     ]
-    different = (
-        different
-        or [
-            f"{name} is {list(named[name].shape)} in the file and {list(own.shape)} in the network"
-            for name, own in wanted.items()
-            if name in named and named[name].shape != own.shape
-        ][:1]
-    )
+    different += [
+        f"{name} is {list(named[name].shape)} in the file and {list(own.shape)} in the network"
+        for name, own in wanted.items()
+        if not different and name in named and named[name].shape != own.shape
+    ][:1]
     if different:
         raise ModelError(f"{source} does not fit {type(module).__name__}: {'; '.join(different)}.")
     ready = {
@@ -153,9 +150,8 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
                 f"{path} holds more than tensors, and unpacking that could run any program: "
                 "save the network's state_dict() and give that."
             ) from error
-        raise ModelError(
-            f"{path} cannot be read as a state dict: {first_line(error)[:200]}; fetch it again."
-        ) from error
+        reason = first_line(error)[:200]
+        raise ModelError(f"{path} cannot be read as a state dict: {reason}; fetch it again.") from error
     for name in INNER:
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
             found = found[name]

@@ -51,5 +51,4 @@ EVERYDAY_WORDS: Mapping[str, tuple[int, ...]] = {
     word: tuple(spread(spans))
     for word, spans in (line.split(": ") for line in lines_of("everyday words for classes of ImageNet"))
 }
-"""Words whose classes differ from WordNet's: to it a lynx is a cat and a minivan a truck, a freight car is no part of a
-train, and a plant is a factory first. Read off the list of classes by hand."""
+"""Words whose classes differ from WordNet's, read off by hand: to it a lynx is a cat and a plant first a factory."""

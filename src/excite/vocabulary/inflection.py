@@ -9,7 +9,6 @@ from excite.errors import ExciteError
 from excite.vocabulary.word_lists import words_of
 
 LEAST = 3  # letters of a singular: "gas" and "bus" are no plurals
-
 IRREGULAR = dict(pair.split(":") for pair in words_of("irregular plurals"))
 IRREGULAR |= {word: word for word in words_of("no plurals")}
 ENDINGS = dict(  # of plurals, and their singular; the first match counts

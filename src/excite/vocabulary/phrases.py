@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 from excite.errors import ConceptError
 from excite.vocabulary.inflection import noun_forms
 from excite.vocabulary.labels import Concept, Labels, coco_categories, fold, person_words
 from excite.vocabulary.word_lists import COLOURS, GRAMMAR, PLACES, STOP_WORDS, THINGS_TOO, words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
@@ -158,7 +154,7 @@ def read_phrase(text: str, labels: Labels) -> Reading:
     )
 
 
-def _together(text: str, tokens: Sequence[Token], labels: Labels) -> tuple[Word, int] | None:
+def _together(text: str, tokens: list[Token], labels: Labels) -> tuple[Word, int] | None:
     """The longest known word of several tokens at the beginning, and their number."""
     for count in range(_touching(text, tokens), 1, -1):
         first, last = tokens[0], tokens[count - 1]
@@ -171,13 +167,13 @@ def _together(text: str, tokens: Sequence[Token], labels: Labels) -> tuple[Word,
     return None
 
 
-def _touching(text: str, tokens: Sequence[Token]) -> int:
+def _touching(text: str, tokens: list[Token]) -> int:
     """The number of tokens at the beginning with only blanks or hyphens between them."""
     gaps = ((n, BETWEEN.fullmatch(text, tokens[n - 1].end, tokens[n].start)) for n in range(1, len(tokens)))
     return next((n for n, gap in gaps if gap is None), len(tokens))
 
 
-def _alone(text: str, tokens: Sequence[Token], at: int, labels: Labels) -> Sequence[Piece]:
+def _alone(text: str, tokens: list[Token], at: int, labels: Labels) -> list[Piece]:
     """A single token; a colour may also be a word of the classifier."""
     token, beside = tokens[at], tokens[at : at + 4]
     after = [one.key for one in beside[1 : _touching(text, beside)]]
@@ -198,14 +194,14 @@ def _alone(text: str, tokens: Sequence[Token], at: int, labels: Labels) -> Seque
     return found or [(token.text, False)]
 
 
-def _is_place(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
+def _is_place(key: str, before: list[str], after: list[str]) -> bool:
     """Whether a word means a place: in "far left" the second does, and a green top is none."""
     far = key == "far" and after and after[0] in PLACES
     worn = key in CLOTHES and before and before[-1] in COLOURS
     return key in PLACES and not far and not worn
 
 
-def _says_nothing(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
+def _says_nothing(key: str, before: list[str], after: list[str]) -> bool:
     """Whether a word has no content in its context: a *light* blue, towards the *camera*, on the left *hand* side."""
     if key in SHADES:
         return bool(after) and after[0] in COLOURS
@@ -217,7 +213,7 @@ def _says_nothing(key: str, before: Sequence[str], after: Sequence[str]) -> bool
     return key == "far"
 
 
-def _head(text: str, tokens: Sequence[Token], words: Sequence[Word]) -> Word | None:
+def _head(text: str, tokens: list[Token], words: tuple[Word, ...]) -> Word | None:
     """The head word, see `Reading`."""
     later = (token.start for token in tokens if words and token.start > words[0].start and _begins_group(text, token))
     end = next(later, len(text))

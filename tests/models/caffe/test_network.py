@@ -120,24 +120,15 @@ def test_whole_networks_answer_as_in_opencv(rows):
 
 
 def test_in_place_layers_change_what_is_read_after_them_and_not_what_was_read_before():
-    net = network(
-        row("double Power data -> x", scale=2.0),
-        row("before Power x", scale=1.0),
-        row("positive ReLU x -> x"),
-        row("sum Eltwise before x"),
-    )
+    rows = row("double Power data -> x", scale=2.0), row("before Power x", scale=1.0), row("positive ReLU x -> x")
+    net = network(*rows, row("sum Eltwise before x"))
     x = pictures()
     torch.testing.assert_close(net(x), 2 * x + (2 * x).relu())
 
 
 def test_names_that_torch_does_not_allow_are_changed():
-    rows = [
-        row("v1.0.a Convolution data", **CONV),
-        row("v1_0_a Convolution v1.0.a", **CONV),
-        row("type ReLU v1_0_a"),
-        row("shapes ReLU type"),
-    ]
-    net = network(*rows)
+    rows = row("v1.0.a Convolution data", **CONV), row("v1_0_a Convolution v1.0.a", **CONV)
+    net = network(*rows, row("type ReLU v1_0_a"), row("shapes ReLU type"))
     assert [name for name, _ in net.named_children()] == ["v1_0_a", "v1_0_a_", "type_", "shapes_"]
     blobs = random_blobs(net)
     assert set(blobs) == {"v1.0.a", "v1_0_a"}
@@ -245,10 +236,8 @@ def test_a_transposed_inner_product():
 
 
 def test_two_layers_of_one_name_share_their_weights():
-    net = network(
-        row("c Convolution data -> one", num_output=3, kernel_size=(1,)),
-        row("c Convolution one", num_output=3, kernel_size=(1,)),
-    )
+    small = {"num_output": 3, "kernel_size": (1,)}
+    net = network(row("c Convolution data -> one", **small), row("c Convolution one", **small))
     net.load_blobs(random_blobs(net), "test")
     assert torch.equal(net.get_submodule("c").weight, net.get_submodule("c_").weight)
 

@@ -170,9 +170,7 @@ def _used(message: Any, state: Any) -> bool:
     """Whether the rules of a layer include it in the test phase."""
     if message.include and message.exclude:
         raise BrokenFile(f"layer '{message.name}' has rules to include and to exclude it: Caffe takes one or the other")
-    if message.include:
-        return any(_meets(state, rule) for rule in message.include)
-    return not any(_meets(state, rule) for rule in message.exclude)
+    return any(_meets(state, rule) for rule in message.include or message.exclude) == bool(message.include)
 
 
 def _meets(state: Any, rule: Any) -> bool:
@@ -187,6 +185,6 @@ def _meets(state: Any, rule: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):  # protobuf gives the bytes where they are no text
-        raise BrokenFile(f"the name {value!r:.60} is not UTF-8")
-    return value
+    if isinstance(value, str):  # protobuf gives the bytes where they are no text
+        return value
+    raise BrokenFile(f"the name {value!r:.60} is not UTF-8")

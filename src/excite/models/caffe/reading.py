@@ -217,8 +217,7 @@ def split(model: memoryview) -> tuple[bytes, list[RawLayer]]:
 
 
 def _raw_layer(message: memoryview, layout: Layout) -> RawLayer:
-    name, blobs = "", []
-    definition = bytearray()
+    name, blobs, definition = "", [], bytearray()
     for field in fields(message):
         if field.number == layout.blobs:
             blobs.append(field.content())
