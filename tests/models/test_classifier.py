@@ -80,10 +80,8 @@ def test_wrap_keeps_what_it_is_given():
     module = nn.Sequential(nn.Conv2d(3, 2, 1), nn.Dropout())
     labels = Labels(["cat", "dog"])
     classifier = wrap(module, labels=labels, preprocess=str, layer="0", name="mine", multilabel=True)
-    assert classifier.module is module
+    assert (classifier.module, classifier.labels, classifier.preprocess) == (module, labels, str)
     assert module.training  # what the user set is the user's
-    assert classifier.labels is labels
-    assert classifier.preprocess is str
     assert (classifier.layer, classifier.layers, classifier.name) == ("0", ("0",), "mine")
     assert classifier.multilabel is True
     assert (wrap(module).name, wrap(module).labels, wrap(module).layer) == ("Sequential", None, None)

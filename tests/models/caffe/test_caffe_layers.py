@@ -77,7 +77,6 @@ def test_lrn_across_channels_equals_the_loop(options):
 @pytest.mark.parametrize(
     ("options", "kernel", "stride", "padding"),
     [
-        ({"kernel_size": 3, "stride": 2, "pad": 1}, (3, 3), (2, 2), (1, 1)),
         ({"kernel_size": (3, 2), "stride": (1, 2), "pad": (0, 1)}, (3, 2), (1, 2), (0, 1)),
         ({"kernel_h": 3, "kernel_w": 1, "stride_h": 1, "stride_w": 2, "pad_h": 2}, (3, 1), (1, 2), (2, 0)),
         ({"kernel_size": (1,), "pad": (), "stride": ()}, (1, 1), (1, 1), (0, 0)),
@@ -160,7 +159,6 @@ def test_a_norm_with_factor_zero_has_statistics_of_zero():
         (layer("Convolution", num_output=3, kernel_size=(0,)), r"has a kernel_size of 0 x 0"),
         (layer("Convolution", num_output=3, kernel_size=(1, 2, 3)), r"3 numbers for its kernel_size"),
         (layer("Convolution", num_output=3), r"does not say its kernel_size"),
-        (layer("Convolution", num_output=3, kernel_h=3), r"does not say its kernel_size"),
         (layer("Pooling", kernel_size=2, stride_h=2), r"does not say its stride"),
         (layer("Convolution", num_output=3, kernel_size=(1,), axis=2), r"axis: 2, where excite can take only 1"),
         (layer("Pooling", pool="STOCHASTIC", kernel_size=2), r"pools by STOCHASTIC"),

@@ -158,15 +158,13 @@ FC = row("fc InnerProduct data", num_output=5)
 @pytest.mark.parametrize(
     "ending",
     [
-        [],
-        [row("prob Softmax fc")],
         [row("prob Softmax fc -> fc")],
         [row("loss SigmoidCrossEntropyLoss fc label"), row("acc Accuracy fc label")],
         [row("prob Softmax fc"), row("loss MultinomialLogisticLoss prob label")],
         [row("s Split fc -> fc_0 fc_1"), row("prob Softmax fc_0"), row("acc Accuracy fc_1 label")],
         [row("other Convolution data", **CONV), row("quiet Silence other ->")],
     ],
-    ids=lambda rows: " ".join(layer.kind for layer in rows) or "none",
+    ids=lambda rows: " ".join(layer.kind for layer in rows),
 )
 def test_the_answer_is_the_logits(ending):
     net = CaffeNetwork(Network("net", {"data": SHAPE, "label": (1,)}, (FC, *ending)))
