@@ -197,6 +197,7 @@ def test_what_mixes_all_places_sees_the_whole_picture(network):
         (lambda x: functional.conv2d(x, weight(1, 4, 3, 3), padding="valid"), Side(2, 1, 0, 2)),
         (lambda x: functional.pixel_unshuffle(x, 2), Side(2, 2, 0, 1)),
         (lambda x: functional.pixel_shuffle(x, 2), Side(2, 0.5, 0, 0)),
+        (lambda x: functional.interpolate(x, scale_factor=2), Side(2, 0.5, -0.5, 0)),
         (lambda x: x.mean(1), Side(1)),
         (lambda x: x.max(1).values, Side(1)),
         (lambda x: torch.max(x, x), Side(2)),
