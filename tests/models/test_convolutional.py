@@ -1,6 +1,7 @@
 """Any classifier as a fully convolutional network: each place says what the network itself says of that window."""
 
 import copy
+from itertools import product
 
 import pytest
 import torch
@@ -67,21 +68,15 @@ def in_place(net, x):
 
 HEADS = {
     "flatten": (lambda net, x: net.last(x.flatten(1)), 96),
-    "view": (lambda net, x: net.last(x.view(x.size(0), -1)), 96),
     "view with constants": (lambda net, x: net.last(x.reshape(-1, 96)), 96),
     "view by sizes": (by_sizes, 96),
     "average": (lambda net, x: net.last(functional.adaptive_avg_pool2d(x, 1).flatten(1)), 6),
-    "mean": (lambda net, x: net.last(x.mean((2, 3))), 6),
     "amax": (lambda net, x: net.last(x.amax((-2, -1))), 6),
     "mean by hand": (by_hand_mean, 6),
     "window of its own": (lambda net, x: net.last(functional.avg_pool2d(x, 4).flatten(1)), 6),
     "window by sizes": (lambda net, x: net.last(functional.avg_pool2d(x, x.shape[2:]).flatten(1)), 6),
-    "half adaptive size": (lambda net, x: net.last(functional.adaptive_avg_pool2d(x, 2).flatten(1)), 24),
     "odd adaptive size": (lambda net, x: net.last(functional.adaptive_avg_pool2d(x, 3).flatten(1)), 54),
-    "convolution of the window": (
-        lambda net, x: net.last(functional.conv2d(x, torch.ones(5, 6, 4, 4, dtype=x.dtype)).flatten(1)),
-        5,
-    ),
+    "convolution": (lambda net, x: net.last(functional.conv2d(x, torch.ones(5, 6, 4, 4).double()).flatten(1)), 5),
     "both poolings": (lambda net, x: net.last(torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1)), 12),
     "channels last": (channels_last, 6),
     "norm after pooling": (normed_after_pooling, 6),
@@ -119,11 +114,10 @@ class TestEachPlaceIsACrop:
         batch = torch.rand(pictures, 3, SIZE + 4 * STRIDE, SIZE + 2 * STRIDE, dtype=torch.float64)
         confidences = fully_convolutional(small, SIZE)(batch)
         assert confidences.shape[-2:] == (5, 3)
-        for i in range(5):
-            for j in range(3):
-                crop = batch[..., i * STRIDE : i * STRIDE + SIZE, j * STRIDE : j * STRIDE + SIZE]
-                expected = answer(small, crop).reshape(confidences[..., i, j].shape)
-                torch.testing.assert_close(confidences[..., i, j], expected, rtol=1e-12, atol=1e-12)
+        for i, j in product(range(5), range(3)):
+            crop = batch[..., i * STRIDE : i * STRIDE + SIZE, j * STRIDE : j * STRIDE + SIZE]
+            expected = answer(small, crop).reshape(confidences[..., i, j].shape)
+            torch.testing.assert_close(confidences[..., i, j], expected, rtol=1e-12, atol=1e-12)
 
 
 class TestBody:
@@ -195,46 +189,42 @@ class TestTheNetworkItself:
         assert not any(part._forward_hooks for part in net.modules())
 
 
-class TestRefused:
-    def test_a_picture_smaller_than_the_trained_size(self):
-        with pytest.raises(ImageError, match=r"12 x 7 pixels.*at least 8 x 8"):
-            fully_convolutional(sequential(), 8)(torch.rand(1, 3, 7, 12))
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (lambda net, x: x.flatten(2), "only one that gives"),  # no classes
+        (lambda net, x: x.mean(), "only one that gives"),
+        (lambda net, x: torch.zeros(2, 3), "does not depend on the image"),
+        (
+            lambda net, x: x.reshape(3, -1).mean(1).reshape(1, 3).expand(len(x), 3),  # mixes images
+            r"'reshape', called by the model itself, cannot be slid",
+        ),
+        (lambda net, x: x.mean((2, 3)) if x.shape[3] == 4 else x.amax((2, 3)), "takes another course for this size"),
+    ],
+)
+def test_a_head_that_cannot_be_slid_is_refused(head, message):
+    with pytest.raises(ModelError, match=message):
+        fully_convolutional(Small(head), SIZE)(torch.rand(2, 3, SIZE, 2 * SIZE, dtype=torch.float64))
 
-    @pytest.mark.parametrize("head", [lambda net, x: x.flatten(2), lambda net, x: x.mean()])
-    def test_an_output_without_classes(self, head):
-        with pytest.raises(ModelError, match="only one that gives"):
-            fully_convolutional(Small(head), SIZE)
 
-    def test_an_output_that_is_the_same_for_all_pictures(self):
-        with pytest.raises(ModelError, match="does not depend on the image"):
-            fully_convolutional(Small(lambda net, x: torch.zeros(2, 3)), SIZE)
-
-    def test_a_head_that_mixes_pictures(self):
-        net = Small(lambda net, x: x.reshape(3, -1).mean(1).reshape(1, 3).expand(len(x), 3))
-        batch = torch.rand(2, 3, SIZE, 2 * SIZE, dtype=torch.float64)
-        with pytest.raises(ModelError, match=r"'reshape', called by the model itself, cannot be slid"):
-            fully_convolutional(net, SIZE)(batch)
-
-    def test_another_course(self):
-        def head(net, x):
-            return net.last(x.mean((2, 3)) if x.shape[3] == 4 else x.amax((2, 3)))
-
-        with pytest.raises(ModelError, match="takes another course for this size"):
-            fully_convolutional(Small(head, 6), SIZE)(torch.rand(1, 3, SIZE, 2 * SIZE, dtype=torch.float64))
+def test_images_that_do_not_fit_are_refused():
+    with pytest.raises(ImageError, match=r"12 x 7 pixels.*at least 8 x 8"):
+        fully_convolutional(sequential(), 8)(torch.rand(1, 3, 7, 12))
+    with pytest.raises(ModelError, match="give a batch"):
+        fully_convolutional(sequential(), 8)(torch.rand(3, 8, 8))
 
 
 class TestTopDown:
     def test_layers_of_the_head_are_maps_too(self):
         net, pictures = sequential(), torch.rand(2, 3, 8, 10)
         converted = fully_convolutional(net, 8)
-        heard = {}
-        for name in ("1", "2", "4"):
-            net.get_submodule(name).register_forward_hook(
-                lambda _module, _arguments, output, name=name: heard.update({name: output})
-            )
+        heard = []
+        for layer in (1, 2, 4):
+            net[layer].register_forward_hook(lambda _module, _arguments, output: heard.append(output))
         output = converted(pictures)
-        torch.testing.assert_close(heard["2"], functional.avg_pool2d(heard["1"], 6, stride=1))
-        assert torch.equal(heard["4"], output)
+        features, pooled, logits = heard
+        torch.testing.assert_close(pooled, functional.avg_pool2d(features, 6, stride=1))
+        assert torch.equal(logits, output)
 
     def test_the_signal_starts_where_the_class_is_seen(self):
         """The map of a larger image is the sum of those of its crops, weighted by exp(logit)."""

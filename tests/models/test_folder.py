@@ -44,8 +44,6 @@ class TestLoading:
         assert (classifier.layer, classifier.layers) == ("relu", ("relu", "norm"))
         assert classifier.preprocess.shorter_side == 24
         assert classifier.name == str(folder)
-        probabilities = classifier.probabilities(torch.zeros(1, 2))
-        assert probabilities.tolist() == [[0.5, 0.5]]
 
     def test_the_key_of_a_choice_notices_other_files(self, folder):
         keys = [Choice(str(folder)).key()]
@@ -68,13 +66,13 @@ class TestDamage:
             excite.load(folder)
         assert "\n" not in str(caught.value)
 
-    @pytest.mark.parametrize("name", "base labels multilabel layers size fully_convolutional weights training".split())
-    def test_missing_and_wrong_facts(self, folder, name):
+    def test_missing_and_wrong_facts(self, folder):
         whole = json.loads((folder / FACTS).read_text())
-        for facts in ({key: value for key, value in whole.items() if key != name}, {**whole, name: None}):
-            (folder / FACTS).write_text(json.dumps(facts))
-            with pytest.raises(ModelError, match=name):
-                excite.load(folder)
+        for name in whole.keys() - {"format"}:
+            for facts in ({key: value for key, value in whole.items() if key != name}, {**whole, name: None}):
+                (folder / FACTS).write_text(json.dumps(facts))
+                with pytest.raises(ModelError, match=name):
+                    excite.load(folder)
 
     @pytest.mark.parametrize(
         "facts", [{"size": 0}, {"size": True}, {"labels": []}, {"labels": [[]]}, {"layers": [1]}, {"more": 1}]
@@ -92,15 +90,13 @@ class TestDamage:
             excite.load(folder)
 
     def test_weights_of_another_training(self, folder):
+        change(folder, labels=["cat", "dog", "cow"])
+        with pytest.raises(ModelError, match="does not fit Tiny: out"):
+            excite.load(folder)
         content = bytearray((folder / WEIGHTS).read_bytes())
         content[-1] ^= 1
         (folder / WEIGHTS).write_bytes(content)
         with pytest.raises(ModelError, match=r"not the one that classifier\.json was written with"):
-            excite.load(folder)
-
-    def test_labels_for_another_number_of_outputs(self, folder):
-        change(folder, labels=["cat", "dog", "cow"])
-        with pytest.raises(ModelError, match="does not fit Tiny: out"):
             excite.load(folder)
 
     def test_nothing_is_run(self, folder, tmp_path):

@@ -39,16 +39,8 @@ class TestSpatialLayers:
         assert names(Last()) == ["conv", "back"]
 
     def test_behind_what_mixes_all_places(self):
-        class Mixed(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.conv, self.back = nn.Conv2d(3, 4, 3, stride=2), nn.Identity()
-
-            def forward(self, pictures):
-                x = self.conv(pictures)
-                return self.back(torch.cumsum(x.flatten(2), 2).view_as(x))
-
-        conv, back = spatial_layers(Mixed(), PICTURE)
+        layers = nn.Conv2d(3, 4, 3, stride=2), nn.Flatten(2), nn.Linear(31 * 31, 31 * 31), nn.Unflatten(2, (31, 31))
+        conv, back = spatial_layers(nn.Sequential(*layers), PICTURE)
         assert (conv.stride, conv.receptive_field) == (2, 3)
         assert (back.stride, back.receptive_field) == (64 / 31, None)
 
@@ -65,7 +57,7 @@ class TestSpatialLayers:
 class Branches(nn.Module):
     """A block whose branches each see only a part of the signal."""
 
-    def __init__(self, channels, stride):
+    def __init__(self, channels, stride=1):
         super().__init__()
         self.left = nn.Conv2d(channels, channels, 1)
         self.right = nn.Conv2d(channels, channels, 3, stride=stride, padding=1)
@@ -78,8 +70,7 @@ class Branches(nn.Module):
 
 class TestDefaultLayer:
     def test_the_last_one_of_stride_16(self):
-        stages = [nn.Conv2d(3, 4, 3, stride=2, padding=1)]
-        stages += [nn.Conv2d(4, 4, 3, stride=2, padding=1) for _ in range(4)]
+        stages = [nn.Conv2d(channels, 4, 3, stride=2, padding=1) for channels in (3, 4, 4, 4, 4)]
         network = nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
         assert default_layer(network, PICTURE) == "3"
 
@@ -113,18 +104,11 @@ class TestDefaultLayer:
 
         assert default_layer(Streams(), torch.zeros(1, 3, 128, 128)) == "final"
 
-    @pytest.mark.parametrize(
-        "network",
-        [
-            nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 2)),
-            nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2)),
-            nn.Sequential(nn.Conv2d(3, 2, 3)),
-            nn.Conv2d(3, 2, 3),
-        ],
-    )
-    def test_none(self, network):
-        with pytest.raises(LayerError, match="no layer below the classifier's weights has places"):
-            default_layer(network, PICTURE)
+    def test_none(self):
+        pooled = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
+        for network in (nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 2)), pooled, nn.Conv2d(3, 2, 3)):
+            with pytest.raises(LayerError, match="no layer below the classifier's weights has places"):
+                default_layer(network, PICTURE)
 
     @pytest.mark.parametrize(
         ("name", "layer"),
@@ -145,19 +129,9 @@ class TestDefaultLayer:
 def test_not_right_under_weights_that_answer_for_each_place():
     """There a place hands a unit's signal and its dual's to the same place, and they cancel: contrast shows nothing."""
     torch.manual_seed(0)
-    network = nn.Sequential(
-        nn.Conv2d(3, 8, 3, stride=4, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(8, 64, 3, stride=4, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(64, 5, 1),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-    ).eval()
-    with torch.no_grad():
-        for weight in network.parameters():
-            if weight.dim() == 1:
-                weight.zero_()
+    below, above = nn.Conv2d(3, 8, 3, 4, 1, bias=False), nn.Conv2d(8, 64, 3, 4, 1, bias=False)
+    last = nn.Sequential(nn.Conv2d(64, 5, 1, bias=False), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    network = nn.Sequential(below, nn.ReLU(), above, nn.ReLU(), *last).eval()
     picture = torch.rand(1, 3, 64, 64)
     chosen = default_layer(network, picture)
     assert chosen == "1"
@@ -179,17 +153,6 @@ def candidates(network, size=32, **options):
     return [layer.name for layer in candidate_layers(network.eval(), torch.rand(1, 3, size, size), **options)]
 
 
-class Block(nn.Module):
-    """Two branches, each of which sees a part of the signal."""
-
-    def __init__(self, channels):
-        super().__init__()
-        self.conv, self.skip = nn.Conv2d(channels, channels, 3, padding=1), nn.Conv2d(channels, channels, 1)
-
-    def forward(self, x):
-        return (self.conv(x) + self.skip(x)).relu()
-
-
 class Backbone(nn.Module):
     """A stem, three stages, a head."""
 
@@ -197,7 +160,7 @@ class Backbone(nn.Module):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4), nn.ReLU())
         self.pool = nn.MaxPool2d(2)
-        self.stages = nn.Sequential(Block(4), Block(4), nn.MaxPool2d(2), Block(4))
+        self.stages = nn.Sequential(Branches(4), Branches(4), nn.MaxPool2d(2), Branches(4))
         self.average = nn.AdaptiveAvgPool2d(1)
         self.last = nn.Linear(4, 2)
 
@@ -205,26 +168,20 @@ class Backbone(nn.Module):
         return self.last(self.average(self.stages(self.pool(self.stem(x)))).flatten(1))
 
 
-def test_block_ends():
-    """Not the inside of blocks, not what a norm or a ReLU only finishes, nothing without places."""
+def test_candidates_are_the_ends_of_blocks():
+    """Not the inside of blocks, not what a norm or a ReLU only finishes, nothing without places.
+
+    Too many are thinned from below: each resolution keeps its last one.
+    """
     assert candidates(Backbone()) == ["stem", "pool", "stages.0", "stages.1", "stages.2", "stages.3"]
-
-
-def test_too_many_are_thinned_from_below():
-    """Each resolution keeps its last one."""
     assert candidates(Backbone(), most=5) == ["stem", "stages.0", "stages.1", "stages.2", "stages.3"]
     assert candidates(Backbone(), most=1) == ["stem", "stages.1", "stages.3"]
 
 
 def test_nothing_above_the_last_weights():
     """There, no dual unit is left to contrast with."""
-    network = nn.Sequential(
-        nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    )
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
     assert candidates(network) == ["1"]
-
-
-def test_no_candidates():
     with pytest.raises(LayerError, match="name the layers to try"):
         candidates(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 2)))
 

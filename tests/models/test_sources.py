@@ -1,18 +1,20 @@
 """Classifiers of torchvision and timm by name, and networks in Caffe's files: none of these tests goes to the net."""
 
+import os
+import subprocess
+import sys
 from urllib.error import URLError
 
-import numpy as np
 import pytest
 import torch
 from caffe.writing import files, row
-from PIL import Image
+from samples import answers, lively, noise
 from zoo import timm_models, torchvision_models
 
 import excite
 from excite.errors import ModelError
-from excite.models import cards, find_card, load
-from excite.models.caffe import zoo
+from excite.models import cards, find_card, load, sources
+from excite.models.caffe import network as caffe_network
 from excite.models.caffe.definition import Network
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.cards import CAFFE_PREPROCESS
@@ -26,33 +28,61 @@ def no_news():
     timm_models()
 
 
-def noise(width, height):
-    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8))
+def wrong(*args, **kwargs):
+    with pytest.raises(ModelError) as caught:
+        load(*args, **kwargs)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
-def pictures(side=64):
-    return torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
+def nobody(*_, **__):
+    raise URLError(OSError(-2, "Name or service not known"))
 
 
-def answers(network, side=64):
-    with torch.no_grad():
-        return network.eval()(pictures(side))
+def check_preparation(card, side, whole):
+    """The same tensor as that of the package's own preprocessing, where it is told to crop nothing."""
+    assert card.preprocess.shorter_side == side
+    for size in (side, side + 30):
+        picture = noise(size, size)
+        torch.testing.assert_close(card.preprocess(picture), whole(picture), atol=1e-5, rtol=1e-5, msg=card.name)
 
 
-def lively(network, seed=0):
-    """Random weights, with norms that have seen something."""
-    torch.manual_seed(seed)
-    for module in network.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            module.running_mean.normal_(std=0.1)
-            module.running_var.uniform_(0.5, 1.5)
-    return network.eval()
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("torchvision:resnet81", ["torchvision has no classifier 'resnet81'", "Did you mean", "torchvision:resnet18"]),
+        ("torchvision:ResNet50", ["torchvision:resnet50"]),
+        ("torchvision:fasterrcnn_resnet50_fpn", ["torchvision has no classifier"]),  # a detector
+        ("torchvision:", ["torchvision has no classifier ''"]),
+        ("timm:resnet81", ["timm has no classifier 'resnet81'", "Did you mean", "timm:resnet18"]),
+        ("timm:resnet18.nonsense", ["no weights 'resnet18.nonsense'", "timm:resnet18.a1_in1k"]),
+        ("timm:resnet81.a1_in1k", ["timm has no classifier 'resnet81'"]),
+    ],
+)
+def test_an_unknown_name(name, words):
+    told = wrong(name)
+    assert all(word in told for word in words), told
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("torchvision:resnet18", ["Cannot fetch https://", "resnet18"]),
+        ("timm:resnet18", ["Cannot fetch the weights of timm's resnet18"]),
+        ("timm:hf-hub:someone/net", ["Cannot fetch the settings of timm's hf-hub:someone"]),
+    ],
+)
+def test_no_network(name, words, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.hub.urlopen", nobody)
+    monkeypatch.setattr(timm_models(), "create_model", nobody)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    told = wrong(name)
+    assert all(word in told for word in [*words, "Name or service not known", "--weights FILE"])
 
 
 class TestTorchvision:
     @pytest.mark.parametrize("name", ["resnet18", "densenet121"])
     def test_answers_of_a_state_dict(self, tmp_path, name):
-        torch.manual_seed(0)
         network = lively(torchvision_models().get_model(name, weights=None))
         torch.save(network.state_dict(), tmp_path / "x.pth")
         classifier = load(f"torchvision:{name}", weights=tmp_path / "x.pth")
@@ -71,53 +101,21 @@ class TestTorchvision:
         before = "module." if wrapped else ""
         torch.save({before + key: value for key, value in network.state_dict().items()}, tmp_path / "x.pth")
         classifier = load(f"torchvision:{name}", weights=tmp_path / "x.pth")
-        assert torch.equal(answers(classifier.module, 80), answers(network, 80))
+        assert torch.equal(answers(classifier.module, 80, 80), answers(network, 80, 80))
 
     def test_the_published_preparation_of_each(self):
-        """The same tensor, where torchvision is told to crop nothing."""
         models = torchvision_models()
         for name in models.list_models(module=models)[::5]:
             card = find_card(f"torchvision:{name}")
             published = models.get_model_weights(name).DEFAULT
             side = published.transforms().crop_size[0]
-            whole = published.transforms(resize_size=side)
-            assert card.preprocess.shorter_side == side
-            for size in (side, side + 30):
-                picture = noise(size, size)
-                torch.testing.assert_close(card.preprocess(picture), whole(picture), atol=1e-5, rtol=1e-5, msg=name)
+            check_preparation(card, side, published.transforms(resize_size=side))
             assert published.url in card.source
 
     def test_all_have_these_categories(self):
         models = torchvision_models()
-        found = {
-            tuple(models.get_model_weights(name).DEFAULT.meta["categories"]) for name in models.list_models(models)
-        }
-        assert len(found) == 1
-
-    @pytest.mark.parametrize(
-        ("name", "near"),
-        [
-            ("resnet81", "torchvision:resnet18"),
-            ("ResNet50", "torchvision:resnet50"),
-            ("vgg", "torchvision:vgg1"),
-            ("fasterrcnn_resnet50_fpn", None),  # a detector
-            ("zzz", None),
-            ("", None),
-        ],
-    )
-    def test_an_unknown_name(self, name, near):
-        told = wrong(f"torchvision:{name}")
-        assert "torchvision has no classifier" in told
-        assert near is None or ("Did you mean" in told and near in told)
-
-    def test_no_network(self, tmp_path, monkeypatch):
-        def nobody(*_, **__):
-            raise URLError(OSError(-2, "Name or service not known"))
-
-        monkeypatch.setattr("torch.hub.urlopen", nobody)
-        monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-        told = wrong("torchvision:resnet18")
-        assert all(part in told for part in ("Cannot fetch https://", "resnet18", "Name or", "--weights FILE"))
+        published = [models.get_model_weights(name).DEFAULT for name in models.list_models(models)]
+        assert len({tuple(weights.meta["categories"]) for weights in published}) == 1
 
     def test_published_weights_come_through_its_own_cache(self, monkeypatch):
         """As torchvision gives them, in eval mode."""
@@ -143,56 +141,21 @@ class TestTimm:
         timm = timm_models()
         settings = timm.data.resolve_model_data_config(timm.create_model(name))
         whole = timm.data.create_transform(**{**settings, "crop_pct": 1.0}, is_training=False)
-        card = find_card(f"timm:{name}")
-        side = settings["input_size"][-1]
-        assert card.preprocess.shorter_side == side
-        for size in (side, side + 30):
-            picture = noise(size, size)
-            torch.testing.assert_close(card.preprocess(picture), whole(picture), atol=1e-5, rtol=1e-5)
+        check_preparation(find_card(f"timm:{name}"), settings["input_size"][-1], whole)
 
     @pytest.mark.parametrize(
-        ("name", "number", "words"),
+        ("name", "number"),
         [
-            ("resnet18.a1_in1k", 1000, ("tabby", "tabby cat")),
-            ("resnetaa50d.sw_in12k", 11821, None),
-            ("convnext_tiny.fb_in22k", 21841, None),
-            ("mixer_b16_224.miil_in21k", 11221, None),
+            ("resnet18.a1_in1k", 1000),
+            ("resnetaa50d.sw_in12k", 11821),
+            ("convnext_tiny.fb_in22k", 21841),
+            ("mixer_b16_224.miil_in21k", 11221),
         ],
     )
-    def test_labels_of_each_part_of_imagenet(self, name, number, words):
+    def test_labels_of_each_part_of_imagenet(self, name, number):
         labels = find_card(f"timm:{name}").labels()
         assert len(labels) == number
-        cats = [labels.synonyms(unit) for unit in labels.find("tabby").units]
-        assert words in (None, *cats)
-        assert any("tabby cat" in synonyms for synonyms in cats)
-
-    @pytest.mark.parametrize(
-        ("name", "words"),
-        [
-            ("resnet81", ["timm has no classifier 'resnet81'", "Did you mean", "timm:resnet18"]),
-            ("zzz", ["timm has no classifier 'zzz'"]),
-            ("resnet18.nonsense", ["no weights 'resnet18.nonsense'", "timm:resnet18.a1_in1k", "timm:resnet18.tv_in1k"]),
-            ("resnet81.a1_in1k", ["timm has no classifier 'resnet81'"]),
-        ],
-    )
-    def test_an_unknown_name(self, name, words):
-        told = wrong(f"timm:{name}")
-        assert all(word in told for word in words), told
-
-    @pytest.mark.parametrize(
-        ("name", "what"),
-        [
-            ("resnet18", "the weights of timm's resnet18"),
-            ("hf-hub:someone/net", "the settings of timm's hf-hub:someone"),
-        ],
-    )
-    def test_no_network(self, monkeypatch, name, what):
-        def nobody(*_, **__):
-            raise FileNotFoundError("We cannot find the files in the cache.\nPlease check your connection.")
-
-        monkeypatch.setattr(timm_models(), "create_model", nobody)
-        told = wrong(f"timm:{name}")
-        assert all(part in told for part in (f"Cannot fetch {what}", "We cannot find", "--weights FILE"))
+        assert any("tabby cat" in labels.synonyms(unit) for unit in labels.find("tabby").units)
 
     def test_from_the_hub(self, monkeypatch):
         """The settings are those that come with the network there."""
@@ -204,6 +167,83 @@ class TestTimm:
         assert classifier.module is network
         assert classifier.preprocess.shorter_side == 96
         assert classifier.labels is None
+
+
+# torchvision and timm where they are missing, broken, or built for another torch: small ones in their place.
+
+NEEDS_OPERATOR = """
+import torch
+try:
+    torch._C._jit_get_schemas_for_operator("torchvision::nms")[0]
+except (IndexError, RuntimeError):
+    raise RuntimeError("operator torchvision::nms does not exist") from None
+"""
+FIND = """
+import warnings
+from excite.models import sources
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    print(sources.timm_models().__name__, sources.torchvision_models().__name__, sources.timm_models().__name__)
+print(*[f"{warning.category.__name__}: {warning.message}" for warning in said], sep="\\n")
+"""
+
+
+def write(folder, **packages_):
+    for name, content in packages_.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(content)
+        (folder / name / "models.py").write_text("")
+
+
+@pytest.fixture
+def instead(tmp_path, monkeypatch):
+    """Puts packages in the place of the real ones."""
+
+    def forget():
+        real = {name: part for name, part in sys.modules.items() if name.partition(".")[0] in {"torchvision", "timm"}}
+        for name in real:
+            del sys.modules[name]
+        sources.torchvision_models.cache_clear()
+        sources.timm_models.cache_clear()
+        return real
+
+    real = forget()
+    monkeypatch.syspath_prepend(tmp_path)
+    yield lambda **contents: write(tmp_path, **contents)
+    forget()
+    sys.modules.update(real)
+
+
+def test_operators_for_another_torch_are_left_out_and_that_is_said_once(tmp_path):
+    """In a process of its own, since operators once declared stay."""
+    write(tmp_path, torchvision=NEEDS_OPERATOR, timm="import torchvision")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", FIND]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)  # noqa: S603
+    names, *said = ended.stdout.strip().splitlines()
+    assert names == "timm torchvision.models timm"
+    assert len(said) == 1
+    assert said[0].startswith("ReplacedOperatorsWarning: torchvision's compiled operators do not fit this torch")
+
+
+@pytest.mark.parametrize(("package", "kind"), [("torchvision", "OSError"), ("timm", "ImportError")])
+def test_a_broken_one_is_told_in_one_line(instead, package, kind):
+    broken = f"raise {kind}('libcudart.so.12: cannot open\\nsecond line')"
+    instead(**{"torchvision": "", "timm": "", package: broken})
+    with pytest.raises(ModelError) as caught:
+        load(f"{package}:resnet18")
+    assert (
+        str(caught.value)
+        == f"{package} cannot be imported: libcudart.so.12: cannot open. Install the one made for your torch."
+    )
+
+
+@pytest.mark.parametrize("package", ["torchvision", "timm"])
+def test_a_missing_one_is_told_with_what_to_install(instead, package, monkeypatch):
+    look = sources.importlib.util.find_spec
+    monkeypatch.setattr(sources.importlib.util, "find_spec", lambda name: None if name == package else look(name))
+    with pytest.raises(ModelError, match=rf"{package} is not installed: pip install 'excite\[{package}\]'"):
+        load(f"{package}:resnet18")
 
 
 SIDE = 11
@@ -228,16 +268,8 @@ def contents(network):
 
 
 def check_answers(classifier, network):
-    inputs = pictures(SIDE)
-    with torch.no_grad():
-        torch.testing.assert_close(classifier.module(inputs).flatten(1), network(inputs), atol=1e-4, rtol=1e-5)
-
-
-def wrong(*args, **kwargs):
-    with pytest.raises(ModelError) as caught:
-        load(*args, **kwargs)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    found, expected = (answers(module, SIDE, SIDE) for module in (classifier.module, network))
+    torch.testing.assert_close(found.flatten(1), expected, atol=1e-4, rtol=1e-5)
 
 
 @pytest.fixture
@@ -283,7 +315,7 @@ class TestZoo:
 
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch):
-        monkeypatch.setattr(zoo, "vgg16", lambda classes: CaffeNetwork(tiny(classes).definition))
+        monkeypatch.setattr(caffe_network, "zoo_network", lambda _, classes: CaffeNetwork(tiny(classes).definition))
 
     def test_a_file_for_a_known_network(self, tmp_path):
         """Another number of classes is told by the labels."""

@@ -32,8 +32,7 @@ class SameConv2d(nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 -- the name is torch's
         """Pad by the size of the input, then convolve."""
-        top, bottom = same_padding(input.shape[-2], self.kernel_size[0], self.stride[0])
-        left, right = same_padding(input.shape[-1], self.kernel_size[1], self.stride[1])
+        (top, bottom), (left, right) = map(same_padding, input.shape[-2:], self.kernel_size, self.stride)
         padding = (top, left)
         if top != bottom or left != right:
             input, padding = functional.pad(input, (left, right, top, bottom)), (0, 0)  # noqa: A001
@@ -160,10 +159,8 @@ def embedded_network(*heads: str) -> EfficientNetLite0:
 def embedded_labels(*heads: str) -> Labels:
     """ImageNet's labels, then those of the named output layers, which are preferred; a word of both means both."""
     entries = [synonyms for _, *synonyms in rows("imagenet.txt")]
-    for head in heads:
-        entries += head_labels(head)
-    preferred = range(CLASSES, len(entries))
-    return Labels(entries, groups=imagenet_groups, preferred=preferred, others=imagenet_others)
+    entries += [synonyms for head in heads for synonyms in head_labels(head)]
+    return Labels(entries, imagenet_groups, range(CLASSES, len(entries)), imagenet_others)
 
 
 def head_labels(head: str) -> list[list[str]]:

@@ -78,10 +78,9 @@ def caffe_zoo(name: str, layer: str, facts: str, url: str, sha1: str, licence: s
     """One of the paper's networks, from Caffe's model zoo: fully convolutional, read at the paper's layer."""
 
     def architecture(classes: int) -> nn.Module:
-        from excite.models.caffe import zoo
+        from excite.models.caffe.network import zoo_network
 
-        network: nn.Module = getattr(zoo, name.replace("-", "_"))(classes)
-        return network
+        return zoo_network(name.replace("-", "_"), classes)
 
     build = unfilled(architecture)
 

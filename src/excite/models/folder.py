@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from torch import nn
 
@@ -84,12 +84,8 @@ def save_classifier(folder: Path, network: nn.Module, facts: Saved) -> list[Path
     from safetensors.torch import save
 
     content = save({name: tensor.detach().clone().contiguous() for name, tensor in network.state_dict().items()})
-
-    def write(file: BinaryIO) -> None:
-        file.write(content)
-
     written = {"format": FORMAT, **asdict(facts), "weights": hashlib.sha256(content).hexdigest()}
-    return [atomic_write(folder / WEIGHTS, write), save_json(written, folder / FACTS)]
+    return [atomic_write(folder / WEIGHTS, lambda file: file.write(content)), save_json(written, folder / FACTS)]
 
 
 def read_saved(folder: Path) -> Saved:

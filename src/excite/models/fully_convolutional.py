@@ -1,16 +1,14 @@
 """Any classifier as a fully convolutional network: an image of any shape gives a map of logits.
 
-The paper turns dense layers into convolutions and global pooling into pooling over the trained window. Equivalently,
-the head of the classifier, which reads a map of one fixed size, slides over a larger map: its windows are put side by
-side in the batch, and the network's own code runs on them. The body runs on the whole image as it is.
-
-The head is found in one dry run at the trained size. Calls from which a map is computed later are the *body*, also
-where they lose positions on the way, as the pooling in a squeeze-and-excite block does; all others are the *head*.
+As the paper turns dense layers into convolutions, the *head*, which reads a map of one fixed size, slides over a larger
+map: its windows are put side by side in the batch, and the network's own code runs on them. Calls from which a map is
+computed later, by a dry run at the trained size, are the *body*, which runs on the whole image as it is; also where
+they lose positions on the way, as the pooling in a squeeze-and-excite block does.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import Any, cast
@@ -56,9 +54,8 @@ class Window:
 class Step:
     """A call of the dry run that computed activations.
 
-    ``inputs`` has for each tensor among the arguments the step that computed it, and its shape; ``reads`` what the head
-    reads there: a window of a map, "whole" for a tensor of the body without positions, or None. ``constants`` are the
-    other arguments, in the order of a flattened tree.
+    ``inputs``: of each tensor among the arguments the step and shape; ``reads``: what the head reads there, a window of
+    a map, "whole" for a tensor of the body without positions, or None; ``constants``: the other arguments, flattened.
     """
 
     key: Key
@@ -71,10 +68,7 @@ class Step:
 
 
 class Counting(TorchFunctionMode):
-    """Numbers the calls within each module, which do not depend on the size of the image.
-
-    A number over the whole network would: "same" padding, for one, is called only for some sizes.
-    """
+    """Numbers the calls within each module; over the whole network they may depend on the size ("same" padding)."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -184,13 +178,11 @@ class Sliding(Counting):
     ) -> Any:
         kwargs = kwargs or {}
         name = operation_name(func)
-        if self.is_aside:
-            return func(*args, **kwargs)
         tensors = tensors_in((args, kwargs))
-        call = self.head.get(self.key(name)) if name in self.operations else None
+        call = self.head.get(self.key(name)) if name in self.operations and not self.is_aside else None
         if call is None:
-            of_head = any(hasattr(tensor, _OF_HEAD) for tensor in tensors)
-            return _marked(func(*args, **kwargs)) if of_head else func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            return _marked(result) if any(hasattr(tensor, _OF_HEAD) for tensor in tensors) else result
         if len(tensors) != len(call.reads):
             raise ModelError(f"{_place(call.key)} reads other things for this size of the image: {_REMEDY}")
         windows = [self._read(tensor, read, call.key) for tensor, read in zip(tensors, call.reads, strict=True)]
@@ -220,8 +212,7 @@ class Sliding(Counting):
             raise ModelError(f"{_place(call.key)} cannot be slid over the image ({error}): {_REMEDY}") from error
 
     @property
-    def _count(self) -> int:
-        """The number of windows in each image."""
+    def _count(self) -> int:  # of windows in each image
         return 1 if self.grid is None else self.grid[1] * self.grid[2]
 
     def _read(self, tensor: Tensor, read: Window | str | None, key: Key) -> Tensor:
@@ -272,13 +263,11 @@ class Sliding(Counting):
             return self._aside(lambda: (answer.permute(0, 2, 3, 1) if answer.dim() == 4 else answer).reshape(shape))
 
         heard = [child for child in self.network.modules() if child._forward_hooks and child is not self.network]  # noqa: SLF001
-        handles = [child.register_forward_hook(show, prepend=True) for child in heard]
-        handles += [child.register_forward_hook(hide) for child in heard]
-        try:
+        with ExitStack() as hooks:
+            for child in heard:
+                hooks.enter_context(child.register_forward_hook(show, prepend=True))
+                hooks.enter_context(child.register_forward_hook(hide))
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _shown(self, answer: Tensor) -> Tensor:
         single = answer.numel() == answer.shape[0] * max(answer.shape[1:], default=1)
@@ -306,30 +295,20 @@ def _marked(result: Any) -> Any:
 def fully_convolutional(module: nn.Module, size: int | tuple[int, int] = 224, *, channels: int = 3) -> nn.Module:
     """The same classifier, for images of any shape: it computes a map of logits [N, classes, h, w].
 
-    At the trained size that map is 1 x 1 and equals the network's own output exactly. On a larger image there is one
-    value for each position of the trained window on the last map. Pooling *inside* the network, as in
-    squeeze-and-excite blocks, is over the whole image. The module is not changed and shares its weights, layers and
-    their names with the new one.
-
-    Args:
-        module: computes logits [N, classes]; a fully convolutional one is used as it is.
-        size: the size of its training images: one number, or height and width.
-        channels: of the images.
-
-    Raises:
-        ModelError: it is no plain ``nn.Module``, or has another output.
+    At the trained size (one number, or height and width) that map is 1 x 1 and equals the network's own output exactly.
+    On a larger image there is one value for each position of the trained window on the last map. Pooling *inside* the
+    network, as in squeeze-and-excite blocks, is over the whole image. The module is not changed and shares its weights,
+    layers and their names with the new one. A ModelError says where a network cannot be used so.
 
     Example:
-        >>> import torch
         >>> network = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 3 * 3, 2))
         >>> fully_convolutional(network, 8)(torch.ones(1, 3, 8, 12)).shape
         torch.Size([1, 2, 1, 3])
     """
     network = plain_network(module)
-    height, width = (size, size) if isinstance(size, int) else size
-    if isinstance(network, FullyConvolutional):
-        network = network.network
-    return FullyConvolutional(network, (height, width), head_of(network, (height, width), channels))
+    network = network.network if isinstance(network, FullyConvolutional) else network
+    sides = (size, size) if isinstance(size, int) else size
+    return FullyConvolutional(network, sides, head_of(network, sides, channels))
 
 
 class FullyConvolutional(nn.Module):
@@ -362,7 +341,6 @@ class FullyConvolutional(nn.Module):
                 f"the image is {width} x {height} pixels, smaller than what the network was trained on: make it at "
                 f"least {self.size[1]} x {self.size[0]}"
             )
-        sliding = Sliding(self.network, self.head)
-        with sliding, sliding.showing_maps():
+        with Sliding(self.network, self.head) as sliding, sliding.showing_maps():
             output = main_output(self.network(pictures))
         return sliding.as_map(output) if self.head else output

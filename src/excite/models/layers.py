@@ -1,6 +1,7 @@
 """The layers of a network that can be read as maps: found in one run, with a default and candidates."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -51,11 +52,10 @@ def spatial_layers(module: nn.Module, inputs: Tensor) -> list[SpatialLayer]:
 def default_layer(module: nn.Module, inputs: Tensor) -> str:
     """The layer to read by default.
 
-    It is spatial and lies below the classifier's last weights, so that there is a contrast; where those are applied at
-    each position (SqueezeNet), also below the weights under them, or a position and its dual would cancel. Where
-    possible the whole signal passes through it, not one branch of a block. Of those it has a stride of 16, or else the
-    largest below that; on a small image, at least four positions along each side. Of several it is the last one of
-    those within the fewest modules.
+    It lies below the classifier's last weights, so that there is a contrast; where those are applied at each position
+    (SqueezeNet), also below the weights under them, or a position and its dual would cancel. Where possible the whole
+    signal passes through it. Of those it has a stride of 16, or else the largest below that; on a small image, at least
+    four positions along each side. Of several it is the last one of those within the fewest modules.
     """
     run = _run(module, inputs)
     layers = run.contrastable()
@@ -87,13 +87,12 @@ def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
 def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
     """Whether the output depends on the inputs through that layer only."""
     asked = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    hook = network.get_submodule(layer).register_forward_hook(lambda _module, _arguments, answer: answer.detach())
+    cut = network.get_submodule(layer).register_forward_hook(lambda _module, _arguments, answer: answer.detach())
     try:
         network.requires_grad_(False)
-        with torch.enable_grad():
+        with cut, torch.enable_grad():
             return not main_output(network(inputs.clone().requires_grad_())).requires_grad
     finally:
-        hook.remove()
         for parameter in asked:
             parameter.requires_grad_()
 
@@ -116,8 +115,7 @@ class _Run:
     output: Step | None  # the call that computed the network's output
 
     @property
-    def weights(self) -> list[int]:
-        """The places in ``found`` of the modules with weights."""
+    def weights(self) -> list[int]:  # the places in ``found`` of the modules with weights
         return [k for k, found in enumerate(self.found) if isinstance(found, str)]
 
     def maps_below(self, end: int | None = None) -> list[SpatialLayer]:
@@ -161,26 +159,20 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
         if any(weight.dim() > 1 for weight in child.parameters(recurse=False)):
             seen.pop((name, "weights"), None)
             seen[name, "weights"] = name
-        is_map = isinstance(answer, Tensor) and answer.dim() == 4
-        layer = _layer(name, type(child).__name__, answer, inputs) if is_map else None
-        if layer is not None:
+        if isinstance(answer, Tensor) and answer.dim() == 4 and (layer := _layer(name, child, answer, inputs)):
             seen.pop((name, "map"), None)
             seen[name, "map"] = layer
             steps[name] = step_of(answer)
 
-    handles = [child.register_forward_hook(partial(note, name)) for name, child in module.named_modules()]
-    try:
-        receptive = Receptive(inputs)
-        recording = Recording(module, receptive.pictures)
-        with as_found(list(module.modules())), torch.no_grad(), receptive, recording:
+    with ExitStack() as hooks, as_found(list(module.modules())), torch.no_grad(), Receptive(inputs) as receptive:
+        for name, child in module.named_modules():
+            hooks.enter_context(child.register_forward_hook(partial(note, name)))
+        with Recording(module, receptive.pictures) as recording:
             answer = module(receptive.pictures)
-    finally:
-        for handle in handles:
-            handle.remove()
     return _Run(list(seen.values()), recording.steps, steps, next(map(step_of, tensors_in(answer)), None))
 
 
-def _layer(name: str, kind: str, answer: Tensor, inputs: Tensor) -> SpatialLayer | None:
+def _layer(name: str, child: nn.Module, answer: Tensor, inputs: Tensor) -> SpatialLayer | None:
     """None where the channels come last, by the operations or else by the aspect ratio of the sides."""
     _, channels, height, width = answer.shape
     view = view_of(answer)
@@ -188,19 +180,16 @@ def _layer(name: str, kind: str, answer: Tensor, inputs: Tensor) -> SpatialLayer
         return None
     stride = float(view[0].stride) if view else inputs.shape[-2] / height
     field = max(side.field for side in view) if view else None
-    return SpatialLayer(name, kind, channels, height, width, stride, field)
+    return SpatialLayer(name, type(child).__name__, channels, height, width, stride, field)
 
 
 # Candidates for a layer sweep.
 
-MAX_CANDIDATES = 12
 
-
-def candidate_layers(module: nn.Module, inputs: Tensor, most: int = MAX_CANDIDATES) -> list[SpatialLayer]:
+def candidate_layers(module: nn.Module, inputs: Tensor, most: int = 12) -> list[SpatialLayer]:
     """The ends of a network's blocks below its last weights, in the order of computation.
 
-    Of more than ``most``, the last one of each resolution is kept, and the others from the top down: low layers encode
-    edges and textures, but no concepts. ``inputs`` is a batch of one image.
+    Of more than ``most``, the last one of each resolution is kept, and the others from the top down.
     """
     seen = {layer.name: layer for layer in spatial_layers(module, inputs) if layer.height * layer.width > 1}
     names = set(_block_names(module, seen))

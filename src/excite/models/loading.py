@@ -138,12 +138,9 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
     if not isinstance(module, nn.Module):
         raise ModelError(f"The model is a {type(module).__name__}: pass a torch.nn.Module.")
     prepare = USUAL_PREPROCESS if preprocess is None else preprocess
-    network = module
-    if fully_convolutional:
-        side = _trained_side(prepare) if fully_convolutional is True else fully_convolutional
-        network = slide(module, side)
+    side = _trained_side(prepare) if fully_convolutional is True else fully_convolutional
     return Classifier(
-        module=network,
+        module=slide(module, side) if side else module,
         preprocess=prepare,
         labels=_as_labels(labels),
         name=type(module).__name__ if name is None else name,

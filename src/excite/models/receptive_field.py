@@ -2,16 +2,15 @@
 
 A torch function mode attaches to every activation, for each side of its map, the stride and the interval of pixels
 that the first position depends on, also outside of the image. Behind upsampling it may be up to two steps too large.
-What only scales a map does not count: the gate of a squeeze-and-excite block, and the statistics of a norm. Behind
-anything else that mixes all positions (attention, global pooling, a linear layer on a flattened map) the field is the
-whole image. An operation that is not in the table is applied position by position.
+What only scales a map (the gate of a squeeze-and-excite block, the statistics of a norm) does not count; behind all
+else that mixes all positions it is the whole image. An operation not in the table is applied position by position.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -71,8 +70,7 @@ class Call:
     @property
     def subject(self) -> Tensor:
         """The first input."""
-        subject: Tensor = self.argument(0, "input")
-        return subject
+        return cast("Tensor", self.argument(0, "input"))
 
     def each(self, change: Callable[[Side, int], Side | None]) -> View:
         """The sides of the first input, both changed; the whole image where that cannot be."""
@@ -105,12 +103,10 @@ def view_of(tensor: Tensor) -> View | None:
 
 def _aligned(view: View, tensor: Tensor, answer: Tensor) -> View:
     """The same sides in the result of an element-wise operation, whose dimensions are aligned at the last."""
-    moved = tuple(replace(side, dim=side.dim + answer.dim() - tensor.dim()) for side in view)
-    fits = all(
-        0 < new.dim < answer.dim() and answer.shape[new.dim] == tensor.shape[old.dim]
-        for new, old in zip(moved, view, strict=True)
-    )
-    return moved if fits else WHOLE  # type: ignore[return-value]
+    before = answer.dim() - tensor.dim()
+    dims = [(side.dim, side.dim + before) for side in view]
+    fits = all(0 < new < answer.dim() and answer.shape[new] == tensor.shape[old] for old, new in dims)
+    return tuple(replace(side, dim=side.dim + before) for side in view) if fits else WHOLE  # type: ignore[return-value]
 
 
 def _is_gate(tensor: Tensor, sides: View, answer: Tensor) -> bool:
@@ -198,20 +194,10 @@ def padding(call: Call) -> View:
 
 
 def pixel_shuffle(call: Call) -> View:
-    """Each position becomes several with the same field."""
-    factor = call.argument(1, "upscale_factor")
-    return call.each(lambda side, _: side.slid(1, Fraction(1, factor)))
-
-
-def pixel_unshuffle(call: Call) -> View:
-    """Several positions become the channels of one."""
-    factor = call.argument(1, "downscale_factor")
-    return call.slid(factor, factor)
-
-
-def linear(call: Call) -> View:
-    """Mixes the last dimension: channels, or positions."""
-    return call.each(lambda side, _: None if side.dim == call.subject.dim() - 1 else side)
+    """Each position becomes several with the same field, or the other way round several the channels of one."""
+    if call.function.__name__ == "pixel_unshuffle":
+        return call.slid(factor := call.argument(1, "downscale_factor"), factor)
+    return call.each(lambda side, _: side.slid(1, Fraction(1, call.argument(1, "upscale_factor"))))
 
 
 def reduction(call: Call) -> View:
@@ -259,9 +245,8 @@ def concatenation(call: Call) -> View:
 
 def stacking(call: Call) -> View:
     """The union, with one dimension more."""
-    tensors = call.argument(0, "tensors")
     dim = call.argument(1, "dim", 0) % call.answer.dim()
-    view = replace(call, answer=tensors[0]).joined()
+    view = replace(call, answer=call.argument(0, "tensors")[0]).joined()
     return tuple(replace(side, dim=side.dim + (side.dim >= dim)) for side in view)  # type: ignore[return-value]
 
 
@@ -280,9 +265,8 @@ REACHES: dict[str, Callable[[Call], View]] = {
         adaptive_pooling: "adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices",
         interpolation: "interpolate upsample",
         padding: "pad",
-        pixel_shuffle: "pixel_shuffle",
-        pixel_unshuffle: "pixel_unshuffle",
-        linear: "linear",
+        pixel_shuffle: "pixel_shuffle pixel_unshuffle",
+        lambda call: call.each(lambda side, _: None if side.dim == call.subject.dim() - 1 else side): "linear",
         reduction: "mean sum nansum amax amin max min argmax argmin std var norm logsumexp median prod all any",
         rearrangement: """view view_as reshape reshape_as flatten unflatten ravel permute transpose swapaxes swapdims
                           movedim moveaxis squeeze squeeze_ unsqueeze unsqueeze_ transpose_ t t_ T mT getitem narrow

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -18,6 +18,7 @@ from torch import nn
 from excite.errors import ModelError, ReplacedOperatorsWarning
 from excite.models.cards import CAFFE_PREPROCESS, Card
 from excite.models.classifier import Preprocess
+from excite.models.weights import first_line
 from excite.vocabulary import Labels, imagenet_labels
 
 HUB = "hf-hub:"  # timm's prefix for a network on Hugging Face's hub
@@ -68,12 +69,8 @@ def _imported(package: str, module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except (RuntimeError, ImportError, OSError) as error:
-        reason = _first_line(error)
+        reason = first_line(error)
         raise ModelError(f"{package} cannot be imported: {reason}. Install the one made for your torch.") from error
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def torchvision_card(name: str) -> Card:
@@ -166,28 +163,22 @@ def _number(classes: int | None) -> dict[str, int]:
 
 def _preprocess(side: int, mean: Sequence[float], std: Sequence[float], interpolation: str) -> Preprocess:
     """The published preprocessing without its crop: the map covers the whole image."""
-    (red, green, blue), (by_red, by_green, by_blue) = mean, std
-    return Preprocess(
-        shorter_side=side,
-        mean=(255 * red, 255 * green, 255 * blue),
-        scale=(1 / (255 * by_red), 1 / (255 * by_green), 1 / (255 * by_blue)),
-        interpolation="bicubic" if interpolation == "bicubic" else "bilinear",
-    )
+    means, scales = tuple(255 * value for value in mean), tuple(1 / (255 * value) for value in std)
+    usual: Literal["bicubic", "bilinear"] = "bicubic" if interpolation == "bicubic" else "bilinear"
+    return Preprocess(side, means, scales, interpolation=usual)  # type: ignore[arg-type]
 
 
 def _timm_facts(timm: ModuleType, name: str) -> dict[str, Any]:
     """The settings in timm of the published weights."""
     if name.startswith(HUB):
         make = partial(timm.create_model, name, pretrained=False)
-        settings: dict[str, Any] = _fetched(make, f"the settings of timm's {name}")().pretrained_cfg
-        return settings
+        return dict(_fetched(make, f"the settings of timm's {name}")().pretrained_cfg)
     try:
-        settings = timm.get_pretrained_cfg(name).to_dict()
+        return dict(timm.get_pretrained_cfg(name).to_dict())
     except RuntimeError as error:
         architecture = name.partition(".")[0]
         known = ", ".join(f"timm:{one}" for one in timm.list_pretrained(architecture)) or f"timm:{architecture}"
         raise ModelError(f"timm has no weights {name!r}; there are: {known}.") from error
-    return settings
 
 
 def _timm_labels(timm: ModuleType, facts: dict[str, Any]) -> Labels | None:
@@ -208,6 +199,6 @@ def _fetched(make: Callable[[], Any], what: str) -> Callable[[], Any]:
             with redirect_stdout(sys.stderr):  # torch reports downloads on stdout, which is for JSON
                 return make()
         except (OSError, RuntimeError, ValueError) as error:  # URLError is an OSError
-            raise ModelError(f"Cannot fetch {what}: {_first_line(error)}. Give a file: --weights FILE.") from error
+            raise ModelError(f"Cannot fetch {what}: {first_line(error)}. Give a file: --weights FILE.") from error
 
     return pretrained

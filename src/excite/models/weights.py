@@ -35,14 +35,11 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
         for what, many, few in (("it lacks", wanted, named), ("it has besides", named, wanted))
         if (names := sorted(name for name in many.keys() - few.keys() if not name.endswith(COUNTER)))
     ]
-    different = (
-        different
-        or [
-            f"{name} is {list(named[name].shape)} in the file and {list(own.shape)} in the network"
-            for name, own in wanted.items()
-            if name in named and named[name].shape != own.shape
-        ][:1]
-    )
+    different += [
+        f"{name} is {list(named[name].shape)} in the file and {list(own.shape)} in the network"
+        for name, own in wanted.items()
+        if not different and name in named and named[name].shape != own.shape
+    ][:1]
     if different:
         raise ModelError(f"{source} does not fit {type(module).__name__}: {'; '.join(different)}.")
     ready = {
@@ -153,7 +150,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
                 f"{path} holds more than tensors, and unpacking that could run any program: "
                 "save the network's state_dict() and give that."
             ) from error
-        reason = next(iter(said.splitlines()), type(error).__name__)[:200]
+        reason = first_line(error)[:200]
         raise ModelError(f"{path} cannot be read as a state dict: {reason}; fetch it again.") from error
     for name in INNER:
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
@@ -162,6 +159,11 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
     if not tensors or not all(isinstance(value, Tensor) for value in tensors.values()):
         raise ModelError(f"{path} holds no state dict: save the network's state_dict() and give that.")
     return tensors
+
+
+def first_line(error: Exception) -> str:
+    """The first line of its message, or else its kind."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 # Guards: what a file has to be before it is read.

@@ -1,7 +1,4 @@
-"""The labels of the 1000 ImageNet (ILSVRC) classes, and words for the kinds of things that these are.
-
-dev/make_imagenet_labels.py makes imagenet.txt, dev/make_wordnet_kinds.py makes wordnet.txt.
-"""
+"""The 1000 classes of ImageNet and their kinds, by dev/make_imagenet_labels.py and dev/make_wordnet_kinds.py."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -54,5 +51,4 @@ EVERYDAY_WORDS: Mapping[str, tuple[int, ...]] = {
     word: tuple(spread(spans))
     for word, spans in (line.split(": ") for line in lines_of("everyday words for classes of ImageNet"))
 }
-"""Words whose classes differ from WordNet's: to it a lynx is a cat and a minivan a truck, a freight car is no part of a
-train, and a plant is a factory first. Read off the list of classes by hand."""
+"""Words whose classes differ from WordNet's, read off by hand: to it a lynx is a cat and a plant first a factory."""

@@ -1,7 +1,6 @@
 """The singular of an English noun by rules and exceptions, and the dictionary form of a word by simplemma.
 
-The rules are for tags, where a wrong singular is worse than none: a word that is only sometimes a plural stays, and so
-does every word with other letters than a to z.
+The rules are for tags: a word that is only sometimes a plural stays, and so does one with other letters than a to z.
 """
 
 from functools import lru_cache
@@ -10,11 +9,8 @@ from excite.errors import ExciteError
 from excite.vocabulary.word_lists import words_of
 
 LEAST = 3  # letters of a singular: "gas" and "bus" are no plurals
-
-IRREGULAR = dict(pair.split(":") for pair in words_of("irregular plurals")) | {
-    word: word for word in words_of("no plurals")
-}
-
+IRREGULAR = dict(pair.split(":") for pair in words_of("irregular plurals"))
+IRREGULAR |= {word: word for word in words_of("no plurals")}
 ENDINGS = dict(  # of plurals, and their singular; the first match counts
     pair.split(":")
     for pair in "men:man shelves:shelf wolves:wolf knives:knife wives:wife ies:y oes:o sses:ss shes:sh ches:ch xes:x "
@@ -27,12 +23,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def singular(tag: str) -> str:
-    """A tag in lower case, its last word singular if it is an English plural; idempotent.
-
-    Example:
-        >>> [singular(tag) for tag in ("women", "old cities", "t-shirts", "leaves", "bus", "tennis", "dog's", "ads")]
-        ['woman', 'old city', 't-shirt', 'leaf', 'bus', 'tennis', "dog's", 'ads']
-    """
+    """A tag in lower case, its last word singular if it is an English plural; idempotent."""
     if tag[-1:] not in LAST_LETTERS:
         return tag
     before = tag.rstrip(LETTERS)  # linear in time, unlike a pattern
@@ -56,14 +47,9 @@ def _singular(word: str) -> str:
 
 @lru_cache(2**14)
 def forms(word: str) -> tuple[str, ...]:
-    """The word itself, then its dictionary forms: as a noun, then as a verb or an adjective.
+    """The word itself, then its dictionary forms: as a noun, as most words for visible things are, then as others.
 
-    Nouns come first, because most words for visible things are nouns; simplemma knows "leaves" as a form of "leave"
-    only. Of several words, in lower case and separated by single blanks, the last is inflected.
-
-    Example:
-        >>> [forms(word) for word in ("sits", "older", "traffic lights", "bus")]
-        [('sits', 'sit'), ('older', 'old'), ('traffic lights', 'traffic light'), ('bus',)]
+    Of several words, in lower case and separated by single blanks, the last is inflected.
     """
     try:
         import simplemma
@@ -83,11 +69,6 @@ def noun_forms(word: str) -> tuple[str, ...]:
 
 
 def singulars(word: str) -> tuple[str, ...]:
-    """The candidates for the singular of a word that is looked up, likeliest first; not all of them are words.
-
-    Example:
-        >>> singulars("oranges"), singulars("corgis"), singulars("cat")
-        (('orange', 'orang'), ('corgi',), ())
-    """
+    """The candidates for the singular of a word that is looked up, likeliest first; not all of them are words."""
     stripped = (word.removesuffix(plural) + one for plural, one in LOOSE_ENDINGS if word.endswith(plural))
     return tuple(dict.fromkeys((*noun_forms(word)[1:], *stripped)))

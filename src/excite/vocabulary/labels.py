@@ -6,7 +6,7 @@ import json
 import operator
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property
@@ -17,12 +17,10 @@ from excite.errors import ConceptError
 from excite.vocabulary.inflection import forms, noun_forms, singulars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    Groups = Mapping[str, Iterable[SupportsIndex]]
-    Table = dict[str, tuple[int, ...]]
-
+Groups = Mapping[str, Iterable[SupportsIndex]]
+Table = dict[str, tuple[int, ...]]
 WORDNET_ID = re.compile(r"n\d{8}\s+")
 BETWEEN_WORDS = re.compile(r"[\s_-]+")
 NEGATIVE = re.compile(r"[\s_]*-[\s_-]*\d")
@@ -96,16 +94,7 @@ class Labels:
     ) -> None:
         if isinstance(entries, str):
             raise ConceptError(f"Labels are a sequence, but {entries!r} is one string: put it in a list.")
-        entries = tuple(entries)
-        self._entries: tuple[tuple[str, ...], ...] = tuple(
-            tuple(entry) if isinstance(entry, Sequence) and not isinstance(entry, str) else (entry,)
-            for entry in entries
-        )
-        for unit, words in enumerate(self._entries):
-            if not words or not all(isinstance(word, str) and LETTER.search(word) for word in words):
-                raise ConceptError(
-                    f"Label {unit} is {repr(entries[unit])[:100]}: give it one or several words, none of them blank."
-                )
+        self._entries = tuple(_words(unit, entry) for unit, entry in enumerate(entries))
         if not self._entries:
             raise ConceptError("There are no labels: give one for each output unit, or use Labels.numbered(n).")
         self._preferred = frozenset(self._indices(preferred))
@@ -236,10 +225,7 @@ class Labels:
             >>> [labels.word(text) for text in ("Taxis", "man", "sits")]
             [Concept(name='car', units=(0,)), None, Concept(name='sit', units=(3,))]
         """
-        for form, units in self._meanings(fold(text)):
-            if units:
-                return self._concept(form, units)
-        return None
+        return next((self._concept(form, units) for form, units in self._meanings(fold(text)) if units), None)
 
     def _meanings(self, wanted: str) -> Iterator[tuple[str, Sequence[int]]]:
         """The steps of ``word``: a form of the word and its units."""
@@ -255,8 +241,7 @@ class Labels:
 
     def _meant(self, word: str) -> Sequence[int]:
         """Steps 2 and 3 of ``word``."""
-        named = () if word in self._others else self._called(word)
-        if named:
+        if word not in self._others and (named := self._called(word)):
             return named
         category = coco_categories().get(word, "")
         units = dict.fromkeys((*self._called(category), *self._kind(word)))
@@ -309,13 +294,13 @@ class Labels:
             indices.append(index)
         return indices
 
-    def _folded_groups(self, groups: Groups) -> dict[str, tuple[int, ...]]:
+    def _folded_groups(self, groups: Groups) -> Table:
         return {fold(word): Concept(word, tuple(self._indices(units))).units for word, units in groups.items()}
 
     # Tables from a folded word to its units in order, each made when it is first needed.
 
     @cached_property
-    def _groups(self) -> dict[str, tuple[int, ...]]:
+    def _groups(self) -> Table:
         given = self._given_groups
         return self._folded_groups(given()) if callable(given) else given
 
@@ -326,12 +311,10 @@ class Labels:
 
     @cached_property
     def _names(self) -> Table:
-        """The first word of each label."""
         return _table((unit, fold(words[0])) for unit, words in enumerate(self._entries))
 
     @cached_property
     def _synonyms(self) -> Table:
-        """All words of all labels."""
         return _table((unit, fold(word)) for unit, words in enumerate(self._entries) for word in words)
 
     @cached_property
@@ -351,8 +334,14 @@ class Labels:
 
     @cached_property
     def _unblanked(self) -> dict[str, str]:
-        """Each known word by its spelling without blanks."""
         return {word.replace(" ", ""): word for word in (*coco_categories(), *self._groups, *self._synonyms)}
+
+
+def _words(unit: int, entry: str | Sequence[str]) -> tuple[str, ...]:
+    words = tuple(entry) if isinstance(entry, Sequence) and not isinstance(entry, str) else (entry,)
+    if not words or not all(isinstance(word, str) and LETTER.search(word) for word in words):
+        raise ConceptError(f"Label {unit} is {repr(entry)[:100]}: give it one or several words, none of them blank.")
+    return words
 
 
 def _table(pairs: Iterable[tuple[int, str]]) -> Table:
@@ -387,11 +376,11 @@ def _read_entries(path: Path) -> Sequence[str | Sequence[str]]:
             content: list[str | Sequence[str]] = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ConceptError(f"{path} is no JSON array of labels: {error}.") from None
-        if not isinstance(content, list):
-            raise ConceptError(
-                f"{path} is no JSON array of labels, but an object: write [...] in the order of the outputs."
-            )
-        return content
+        if isinstance(content, list):
+            return content
+        raise ConceptError(
+            f"{path} is no JSON array of labels, but an object: write [...] in the order of the outputs."
+        )
     lines = [line.strip() for line in text.rstrip().splitlines()]
     if all(WORDNET_ID.match(line) for line in lines):
         lines = [WORDNET_ID.sub("", line) for line in lines]

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 from excite.errors import ConceptError
 from excite.vocabulary.inflection import noun_forms
-from excite.vocabulary.labels import coco_categories, fold, person_words
-from excite.vocabulary.word_lists import COLOURS, GRAMMAR, PLACES, STOP_WORDS, THINGS_TOO
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from excite.vocabulary.labels import Concept, Labels
+from excite.vocabulary.labels import Concept, Labels, coco_categories, fold, person_words
+from excite.vocabulary.word_lists import COLOURS, GRAMMAR, PLACES, STOP_WORDS, THINGS_TOO, words_of
 
 
 @dataclass(frozen=True)
@@ -32,8 +26,7 @@ class Word:
 class PlaceWord:
     """A word for a place in the image, an order or a size, at ``phrase[start:end]``.
 
-    ``kind`` is one name for each meaning ("front" for closest, "second" for 2nd, "largest" for big); ``related`` says
-    whether it is relative to an object ("left of the car"), not to the image.
+    ``kind`` is one name for each meaning ("front" for closest); ``related``: to an object ("left of the car").
     """
 
     text: str
@@ -82,15 +75,15 @@ TOKEN = re.compile(r"[^\W_][\u0300-\u036f]*(?:['\N{RIGHT SINGLE QUOTATION MARK}]
 BETWEEN = re.compile(r"[ \t\u00a0_-]+")  # between words that belong together
 POSSESSIVE = re.compile(r"'s?\Z")
 PAUSES = tuple(",;:.!?()")
+LONGEST = 10_000  # letters of a phrase; a caption has a hundred
+MOST_TOGETHER = 4  # tokens of one word: "stove top oven" has three
 RELATING = frozenset({"of", "to", "from"})
 TOWARDS = frozenset({"to", "at", "toward", "towards"})
 CLOTHES = frozenset({"top", "bottom"})  # after a colour: a green top is worn
 SHADES = frozenset("light dark bright pale deep".split())  # before a colour
 VIEWERS = frozenset("us me you camera viewer photographer lens".split())  # the position of the camera
 ARTICLES = frozenset("a an the this that these those such same another other his her its their my your our".split())
-NOUNS_IN_ING = frozenset(
-    "awning building ceiling clothing earring frosting icing king painting railing ring string topping wing".split()
-)
+NOUNS_IN_ING = words_of("nouns in -ing")
 
 
 @dataclass(frozen=True)
@@ -109,12 +102,7 @@ class Token:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens of a text, of letters or digits; their keys without the possessive 's.
-
-    Example:
-        >>> [(token.text, token.key) for token in tokens_of("The man's T-shirt: No. 22")]
-        [('The', 'the'), ("man's", 'man'), ('T', 't'), ('shirt', 'shirt'), ('No', 'no'), ('22', '22')]
-    """
+    """The tokens of a text, of letters or digits; their keys without the possessive 's."""
     return [Token(found.group(), found.start(), found.end(), _key(found.group())) for found in TOKEN.finditer(text)]
 
 
@@ -123,19 +111,7 @@ def _key(text: str) -> str:
     return key if key in STOP_WORDS else POSSESSIVE.sub("", key)
 
 
-LONGEST = 10_000  # letters of a phrase; a caption has a hundred
-MOST_TOGETHER = 4  # tokens of one word: "stove top oven" has three
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """A stop word, or a word that the classifier does not know."""
-
-    text: str
-    is_stop: bool
-
-
-Piece = Word | PlaceWord | ColourWord | Unknown
+Piece = Word | PlaceWord | ColourWord | tuple[str, bool]  # an unknown word, and whether it is a stop word
 
 
 def read_phrase(text: str, labels: Labels) -> Reading:
@@ -166,41 +142,38 @@ def read_phrase(text: str, labels: Labels) -> Reading:
         pieces += _alone(text, tokens, at, labels) if together is None else together[:1]
         at += 1 if together is None else together[1]
     words = tuple(piece for piece in pieces if isinstance(piece, Word))
-    unknown = [piece for piece in pieces if isinstance(piece, Unknown)]
+    unknown = [piece for piece in pieces if isinstance(piece, tuple)]
     return Reading(
         text=text,
         words=words,
-        skipped=tuple(piece.text for piece in unknown if not piece.is_stop),
-        stops=tuple(piece.text for piece in unknown if piece.is_stop),
+        skipped=tuple(word for word, is_stop in unknown if not is_stop),
+        stops=tuple(word for word, is_stop in unknown if is_stop),
         places=tuple(piece for piece in pieces if isinstance(piece, PlaceWord)),
         colours=tuple(piece for piece in pieces if isinstance(piece, ColourWord)),
         head=_head(text, tokens, words),
     )
 
 
-def _together(text: str, tokens: Sequence[Token], labels: Labels) -> tuple[Word, int] | None:
-    """The longest known word of several tokens at the beginning, and their number.
-
-    None begins or ends with a word of grammar: "a corn" is no acorn. None is a place: a "back ground" is no tag.
-    """
+def _together(text: str, tokens: list[Token], labels: Labels) -> tuple[Word, int] | None:
+    """The longest known word of several tokens at the beginning, and their number."""
     for count in range(_touching(text, tokens), 1, -1):
         first, last = tokens[0], tokens[count - 1]
         keys = [token.key for token in tokens[:count]]
         if first.key in GRAMMAR or last.key in GRAMMAR or "".join(keys) in PLACES:
-            continue
+            continue  # "a corn" is no acorn, and a "back ground" no tag
         concept = labels.word(" ".join(keys))
         if concept is not None:
             return Word(text[first.start : last.end], concept, first.start, last.end), count
     return None
 
 
-def _touching(text: str, tokens: Sequence[Token]) -> int:
+def _touching(text: str, tokens: list[Token]) -> int:
     """The number of tokens at the beginning with only blanks or hyphens between them."""
     gaps = ((n, BETWEEN.fullmatch(text, tokens[n - 1].end, tokens[n].start)) for n in range(1, len(tokens)))
     return next((n for n, gap in gaps if gap is None), len(tokens))
 
 
-def _alone(text: str, tokens: Sequence[Token], at: int, labels: Labels) -> Sequence[Piece]:
+def _alone(text: str, tokens: list[Token], at: int, labels: Labels) -> list[Piece]:
     """A single token; a colour may also be a word of the classifier."""
     token, beside = tokens[at], tokens[at : at + 4]
     after = [one.key for one in beside[1 : _touching(text, beside)]]
@@ -210,7 +183,7 @@ def _alone(text: str, tokens: Sequence[Token], at: int, labels: Labels) -> Seque
         related = bool(after) and after[0] in RELATING and thing not in VIEWERS
         return [PlaceWord(token.text, token.start, token.end, PLACES[token.key], related)]
     if token.is_stop or _says_nothing(token.key, before, after):
-        return [Unknown(token.text, is_stop=True)]
+        return [(token.text, True)]
     found: list[Piece] = []
     if token.key in COLOURS:
         found.append(ColourWord(token.text, token.start, token.end, COLOURS[token.key]))
@@ -218,17 +191,17 @@ def _alone(text: str, tokens: Sequence[Token], at: int, labels: Labels) -> Seque
     concept = None if is_colour_only else labels.word(token.key)
     if concept is not None:
         found.append(Word(token.text, concept, token.start, token.end))
-    return found or [Unknown(token.text, is_stop=False)]
+    return found or [(token.text, False)]
 
 
-def _is_place(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
+def _is_place(key: str, before: list[str], after: list[str]) -> bool:
     """Whether a word means a place: in "far left" the second does, and a green top is none."""
     far = key == "far" and after and after[0] in PLACES
     worn = key in CLOTHES and before and before[-1] in COLOURS
     return key in PLACES and not far and not worn
 
 
-def _says_nothing(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
+def _says_nothing(key: str, before: list[str], after: list[str]) -> bool:
     """Whether a word has no content in its context: a *light* blue, towards the *camera*, on the left *hand* side."""
     if key in SHADES:
         return bool(after) and after[0] in COLOURS
@@ -240,14 +213,12 @@ def _says_nothing(key: str, before: Sequence[str], after: Sequence[str]) -> bool
     return key == "far"
 
 
-def _head(text: str, tokens: Sequence[Token], words: Sequence[Word]) -> Word | None:
+def _head(text: str, tokens: list[Token], words: tuple[Word, ...]) -> Word | None:
     """The head word, see `Reading`."""
-    if not words:
-        return None
-    later = (token.start for token in tokens if token.start > words[0].start and _begins_group(text, token))
+    later = (token.start for token in tokens if words and token.start > words[0].start and _begins_group(text, token))
     end = next(later, len(text))
-    group = [word for word in words if word.start < end]
-    return max(enumerate(group), key=lambda numbered: (_head_rank(numbered[1]), numbered[0]))[1]
+    group = [word for word in reversed(words) if word.start < end]
+    return max(group, key=_head_rank, default=None)  # of equals the last of the phrase
 
 
 def _begins_group(text: str, token: Token) -> bool:

@@ -1,25 +1,20 @@
 """Lists of English words, from words.txt: stop words, words for positions and colours; and the reader of that file."""
 
+from configparser import ConfigParser
 from functools import cache
 from importlib.resources import files
 
 
 @cache
-def _lists() -> dict[str, list[str]]:
-    """The lines of each list, without comments."""
-    found: dict[str, list[str]] = {}
-    for line in files("excite.vocabulary").joinpath("words.txt").read_text(encoding="utf-8").splitlines():
-        text = line.partition("#")[0].strip()
-        if text.startswith("["):
-            found[text.strip("[]")] = []
-        elif text:
-            found[list(found)[-1]].append(text)
-    return found
+def _lists() -> ConfigParser:
+    lists = ConfigParser(allow_no_value=True, delimiters="=", inline_comment_prefixes="#")
+    lists.read_string(files("excite.vocabulary").joinpath("words.txt").read_text(encoding="utf-8"))
+    return lists
 
 
 def lines_of(name: str) -> list[str]:
-    """The lines of a list."""
-    return _lists()[name]
+    """The lines of a list, in lower case."""
+    return list(_lists()[name])
 
 
 def words_of(name: str) -> frozenset[str]:
@@ -35,15 +30,11 @@ def _names_by_word(name: str) -> dict[str, str]:
 GRAMMAR = words_of("grammar")
 
 STOP_WORDS = GRAMMAR | words_of("fillers")
-"""English articles, prepositions, conjunctions, pronouns and auxiliary verbs; numerals; words about the image itself
-(image, view), positions in it (front, side), amounts (several, bunch), and general verbs (show, take). Words for
-visible things stay, also colours, sizes and activities: red, large, sitting."""
+"""Words of grammar, numerals, words about the image (view, front), amounts (bunch) and general verbs (show). Words for
+visible things, colours, sizes and activities (sitting) are none."""
 
-PLACES = _names_by_word("places")
-"""Words for a place, an order or a size, with one name for each meaning."""
-
-COLOURS = _names_by_word("colours")
-"""Words for colours, with one name for each colour."""
+PLACES, COLOURS = _names_by_word("places"), _names_by_word("colours")
+"""Words for a place, an order or a size, with one name for each meaning; and for colours, with one for each colour."""
 
 THINGS_TOO = frozenset({"orange", "gold", "silver", "olive", "lavender", "violet"})
 """Colours that are also things: right before another word they are the colour only ("orange shirt")."""

@@ -27,54 +27,42 @@ def numbers(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape)
 
 
-def caffes_size(size, kernel, stride, pad, ceiled, clips):
+def caffes_size(size, kernel, stride, pad, ceiled):
     steps = (size + 2 * pad - kernel) / stride
     number = (math.ceil(steps) if ceiled else math.floor(steps)) + 1
-    return number - 1 if clips and (number - 1) * stride >= size + pad else number
+    return number - 1 if pad and (number - 1) * stride >= size + pad else number
 
 
 def pooled(x, method, kernel, stride, pad, *, ceiled=True):
     """Caffe's pooling, place by place: the mean is over the window cut to the padded image, zeros and all."""
-    sizes = [
-        caffes_size(n, k, s, p, ceiled, any(pad)) for n, k, s, p in zip(x.shape[2:], kernel, stride, pad, strict=True)
-    ]
+    sizes = [caffes_size(size, kernel, stride, pad, ceiled) for size in x.shape[2:]]
     result = np.empty((*x.shape[:2], *sizes))
-    for row, column in itertools.product(*map(range, sizes)):
+    for place in itertools.product(*map(range, sizes)):
         spans, area = [], 1
-        for place, n, k, s, p in zip((row, column), x.shape[2:], kernel, stride, pad, strict=True):
-            start = place * s - p
-            end = min(start + k, n + p)
+        for at, size in zip(place, x.shape[2:], strict=True):
+            start = at * stride - pad
+            end = min(start + kernel, size + pad)
             area *= end - start
-            spans.append(slice(max(start, 0), min(end, n)))
+            spans.append(slice(max(start, 0), min(end, size)))
         window = x[:, :, spans[0], spans[1]]
-        result[:, :, row, column] = window.max((2, 3)) if method == "MAX" else window.sum((2, 3)) / area
+        result[:, :, *place] = window.max((2, 3)) if method == "MAX" else window.sum((2, 3)) / area
     return result
 
 
 @pytest.mark.parametrize("method", ["MAX", "AVE"])
 @pytest.mark.parametrize("ceiled", [True, False])
-@pytest.mark.parametrize(
-    ("kernel", "stride", "pad"),
-    [(2, 2, 0), (3, 2, 0), (3, 2, 1), (3, 1, 1), (5, 4, 2)],
-)
+@pytest.mark.parametrize(("kernel", "stride", "pad"), [(2, 2, 0), (3, 2, 0), (3, 2, 1), (3, 1, 1), (5, 4, 2)])
 @pytest.mark.parametrize("size", [(6, 9), (7, 8)])
 def test_pooling_equals_the_loop(method, ceiled, kernel, stride, pad, size):
     x = numbers(2, 3, *size)
     options = {} if ceiled else {"round_mode": "FLOOR"}
     found = answer("Pooling", x, pool=method, kernel_size=kernel, stride=stride, pad=pad, **options)
-    expected = pooled(x, method, (kernel,) * 2, (stride,) * 2, (pad,) * 2, ceiled=ceiled)
+    expected = pooled(x, method, kernel, stride, pad, ceiled=ceiled)
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-def test_pooling_refuses_a_window_beside_the_picture():
-    with pytest.raises(ModelError, match=r"'one' \(Pooling\).*outside its input"):
-        build(layer("Pooling", kernel_size=1, stride=2), [(1, 1, 4, 4)])
-    build(layer("Pooling", kernel_size=1, stride=2), [(1, 1, 5, 5)])
-    build(layer("Pooling", kernel_size=1, stride=2, round_mode="FLOOR"), [(1, 1, 4, 4)])
-
-
-@pytest.mark.parametrize("options", [{}, {"local_size": 3, "alpha": 0.7, "beta": 0.5, "k": 2.0}, {"local_size": 7}])
+@pytest.mark.parametrize("options", [{}, {"local_size": 3, "alpha": 0.7, "beta": 0.5, "k": 2.0}])
 def test_lrn_across_channels_equals_the_loop(options):
     x = numbers(2, 6, 3, 2)
     size, alpha = options.get("local_size", 5), options.get("alpha", 1.0)
@@ -89,7 +77,6 @@ def test_lrn_across_channels_equals_the_loop(options):
 @pytest.mark.parametrize(
     ("options", "kernel", "stride", "padding"),
     [
-        ({"kernel_size": 3, "stride": 2, "pad": 1}, (3, 3), (2, 2), (1, 1)),
         ({"kernel_size": (3, 2), "stride": (1, 2), "pad": (0, 1)}, (3, 2), (1, 2), (0, 1)),
         ({"kernel_h": 3, "kernel_w": 1, "stride_h": 1, "stride_w": 2, "pad_h": 2}, (3, 1), (1, 2), (2, 0)),
         ({"kernel_size": (1,), "pad": (), "stride": ()}, (1, 1), (1, 1), (0, 0)),
@@ -116,35 +103,22 @@ A, B, C = (numbers(2, 3, 4, 5, seed=seed) for seed in range(3))
     ("found", "expected"),
     [
         (answer("ReLU", A), np.maximum(A, 0)),
-        (answer("ReLU", A, negative_slope=0.1), np.where(A > 0, A, 0.1 * A)),
-        (answer("PReLU", A), np.where(A > 0, A, 0.25 * A)),
         (answer("ELU", A), np.where(A > 0, A, np.exp(A) - 1)),
-        (answer("ELU", A, alpha=0.5), np.where(A > 0, A, 0.5 * (np.exp(A) - 1))),
-        (answer("Sigmoid", A), 1 / (1 + np.exp(-A))),
-        (answer("TanH", A), np.tanh(A)),
-        (answer("Softmax", A), np.exp(A) / np.exp(A).sum(1, keepdims=True)),
         (answer("Softmax", A, axis=2), np.exp(A) / np.exp(A).sum(2, keepdims=True)),
         (answer("Dropout", A, dropout_ratio=0.9), A),
-        (answer("Split", A), A),
-        (answer("Concat", A, B, C), np.concatenate([A, B, C], 1)),
         (answer("Concat", A, B, axis=2), np.concatenate([A, B], 2)),
         (answer("Concat", A, B, concat_dim=0), np.concatenate([A, B], 0)),
         (answer("Eltwise", A, B, C), A + B + C),
-        (answer("Eltwise", A, B, operation="SUM", coeff=(1.0, -2.0)), A - 2 * B),
         (answer("Eltwise", A, B, C, operation="PROD"), A * B * C),
         (answer("Eltwise", A, B, C, operation="MAX"), np.maximum(np.maximum(A, B), C)),
         (answer("Pooling", A, pool="MAX", global_pooling=True), A.max((2, 3), keepdims=True)),
-        (answer("Pooling", A, pool="AVE", global_pooling=True), A.mean((2, 3), keepdims=True)),
         (answer("Power", A), A),
-        (answer("Power", A, power=2.0, scale=3.0, shift=-1.0), (3 * A - 1) ** 2),
-        (answer("Power", A, scale=-0.5), -0.5 * A),
-        (answer("Flatten", A), A.reshape(2, -1)),
         (answer("Flatten", A, axis=1, end_axis=2), A.reshape(2, 12, 5)),
         (answer("Reshape", A, shape=(0, -1, 5)), A.reshape(2, 12, 5)),
-        (answer("Reshape", A, shape=(0, 0, -1)), A.reshape(2, 3, 20)),
     ],
 )
 def test_arithmetic(found, expected):
+    """What the whole networks that test_network.py compares with OpenCV leave out."""
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -181,12 +155,14 @@ def test_a_norm_with_factor_zero_has_statistics_of_zero():
         (layer("Scale", bottoms=2), r"reads 2 blobs where excite can take one"),
         (layer("Pooling", tops=2, kernel_size=2), r"writes 2 blobs where excite can give one"),
         (layer("Convolution", kernel_size=(3,)), r"does not say its num_output"),
+        (layer("Convolution", num_output=0), r"has no outputs: its num_output is 0"),
+        (layer("Convolution", num_output=3, kernel_size=(0,)), r"has a kernel_size of 0 x 0"),
+        (layer("Convolution", num_output=3, kernel_size=(1, 2, 3)), r"3 numbers for its kernel_size"),
         (layer("Convolution", num_output=3), r"does not say its kernel_size"),
-        (layer("Convolution", num_output=3, kernel_h=3), r"does not say its kernel_size"),
         (layer("Pooling", kernel_size=2, stride_h=2), r"does not say its stride"),
         (layer("Convolution", num_output=3, kernel_size=(1,), axis=2), r"axis: 2, where excite can take only 1"),
         (layer("Pooling", pool="STOCHASTIC", kernel_size=2), r"pools by STOCHASTIC"),
-        (layer("Pooling"), r"does not say its kernel_size"),
+        (layer("Pooling", kernel_size=1, stride=2), r"a last window outside its input"),
         (layer("BatchNorm", use_global_stats=False), r"set use_global_stats: true"),
         (layer("Scale", num_axes=2), r"num_axes: 2, where excite can take only 1"),
         (layer("LRN", local_size=4), r"even local_size 4"),

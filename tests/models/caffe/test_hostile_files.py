@@ -48,17 +48,11 @@ def sound(reader, path):
 
 @pytest.mark.parametrize("reader", READERS)
 def test_what_is_no_file(reader, tmp_path):
-    with pytest.raises(ModelError, match="There is no file"):
-        reader(tmp_path / "absent")
-    with pytest.raises(ModelError, match="There is no file"):
-        reader("a\0b")
-    with pytest.raises(ModelError, match="is a folder"):
-        reader(tmp_path)
-    with pytest.raises(ModelError, match="is a device"):
-        reader(os.devnull)
     (tmp_path / "empty").touch()
-    with pytest.raises(ModelError, match="is empty"):
-        reader(tmp_path / "empty")
+    wrong = {tmp_path / "absent": "There is no file", "a\0b": "There is no file", tmp_path: "is a folder"}
+    for path, message in {**wrong, os.devnull: "is a device", tmp_path / "empty": "is empty"}.items():
+        with pytest.raises(ModelError, match=message):
+            reader(path)
 
 
 def test_the_one_for_the_other(saved):
@@ -71,12 +65,10 @@ def test_the_one_for_the_other(saved):
 
 
 def test_texts_that_are_none(saved):
-    with pytest.raises(ModelError, match="not UTF-8 at byte 6"):
-        read_network(saved(b"name:\n\xff"))
-    with pytest.raises(ModelError, match="larger than 4194304 bytes"):
-        read_network(saved(b"#\n" * 2**21 + b"#"))
-    with pytest.raises(ModelError, match="a line of more than 1048576 bytes"):
-        read_network(saved(b" " * (2**20 + 1)))
+    for text, message in ((b"name:\n\xff", "not UTF-8 at byte 6"), (b"#\n" * 2**21 + b"#", "larger than 4194304 bytes"),
+                          (b" " * (2**20 + 1), "a line of more than 1048576 bytes")):  # fmt: skip
+        with pytest.raises(ModelError, match=message):
+            read_network(saved(text))
     assert read_network(saved(b"\xef\xbb\xbf" + TEXT)).name == "n"
 
 
@@ -231,15 +223,15 @@ def test_random_texts(saved, words):
 def test_the_most_tiny_fields_that_fit(saved, monkeypatch):
     """Time is bounded whatever the size of the file: hundreds of thousands of fields end in an error, soon.
 
-    An eighth of the layers that may be, in an eighth of the time that they may take.
+    A part of the layers that may be, in that part of the time that they may take.
     """
-    assert reading.MOST_LAYERS == 8 * 512
-    monkeypatch.setattr(reading, "MOST_LAYERS", 512)
+    assert reading.MOST_LAYERS == 32 * 128
+    monkeypatch.setattr(reading, "MOST_LAYERS", 128)
     layer = chunk(100, number(99, 1) * 1000)  # just below what a message may have; 99 is a field that nobody knows
-    path = saved(layer * 2500)
+    path = saved(layer * 600)
     start = time.process_time()
-    with pytest.raises(ModelError, match="more than 512 layers"):
+    with pytest.raises(ModelError, match="more than 128 layers"):
         read_weights(path)
-    assert time.process_time() - start < 60 / 8
+    assert time.process_time() - start < 60 / 32
     with pytest.raises(ModelError, match="more than 1024 fields"):
-        read_weights(saved(chunk(100, number(99, 1) * 10_000_000)))
+        read_weights(saved(chunk(100, number(99, 1) * 1_000_000)))

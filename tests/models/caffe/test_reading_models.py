@@ -26,11 +26,9 @@ def test_weights_of_both_formats(saved):
     for model, shape in ((new + relu_new, (2,)), (relu_old + old, (1, 1, 1, 2))):
         read = read_weights(saved(chunk(1, "net") + model))
         assert list(read) == ["conv"]
-        assert read["conv"][0].dtype == torch.float32
-        assert read["conv"][0].shape == (2, 3, 2, 2)
-        assert read["conv"][1].shape == shape
-        np.testing.assert_array_equal(read["conv"][0].flatten(), weight)
-        np.testing.assert_array_equal(read["conv"][1].flatten(), bias)
+        for found, values, expected in zip(read["conv"], (weight, bias), ((2, 3, 2, 2), shape), strict=True):
+            assert (found.dtype, found.shape) == (torch.float32, expected)
+            np.testing.assert_array_equal(found.flatten(), values)
     read["conv"][0].zero_()  # they are the reader's own, not the file's
 
 

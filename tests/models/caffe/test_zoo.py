@@ -1,12 +1,16 @@
-"""The paper's networks: their sizes against numbers from elsewhere; test_papers_networks.py has their maps."""
+"""The paper's networks: their sizes against numbers from elsewhere, and their maps of an image that is not square."""
+
+from itertools import pairwise
 
 import pytest
-import torch
+from samples import noise
 
-from excite.models.caffe.zoo import cnn_s, googlenet, vgg16
+import excite
 
-BUILDERS = {"cnn_s": cnn_s, "vgg16": vgg16, "googlenet": googlenet}
-COUNTS = {"cnn_s": 102_908_520, "vgg16": 138_357_544, "googlenet": 6_998_552}  # as published
+COUNTS = {"cnn-s": 102_908_520, "vgg16": 138_357_544, "googlenet": 6_998_552}  # of weights, as published
+LAYERS = {"cnn-s": "conv5", "vgg16": "pool4", "googlenet": "pool2/3x3_s2"}  # as in the paper
+# Of 224 x 335 pixels, by hand: the confidence map (windows of 224; pooling rounds up), and the map that is read.
+PLACES = {"cnn-s": ((1, 4), (17, 26)), "vgg16": ((1, 5), (14, 21)), "googlenet": ((1, 4), (28, 42))}
 
 # Table 1 of "Going deeper with convolutions": inputs, 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, pool proj, places
 INCEPTIONS = {
@@ -20,8 +24,6 @@ INCEPTIONS = {
     "5a": (832, 256, 160, 320, 32, 128, 128, 7),
     "5b": (832, 384, 192, 384, 48, 128, 128, 7),
 }
-
-
 CNN_S_SHAPES = {
     "data": (3, 224, 224),
     "conv1": (96, 109, 109),
@@ -65,51 +67,31 @@ def googlenet_shapes():
     yield "loss3/classifier", (1000,)
 
 
-SHAPES = {"cnn_s": CNN_S_SHAPES, "vgg16": dict(vgg16_shapes()), "googlenet": dict(googlenet_shapes())}
+SHAPES = {"cnn-s": CNN_S_SHAPES, "vgg16": dict(vgg16_shapes()), "googlenet": dict(googlenet_shapes())}
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-def test_every_blob_has_the_published_shape(name):
-    found = BUILDERS[name]().shapes
-    assert {blob: shape[1:] for blob, shape in found.items()} == SHAPES[name]
-    assert list(found) == list(SHAPES[name])
-    assert {shape[0] for shape in found.values()} == {1}
-    assert sum(weight.numel() for weight in BUILDERS[name]().parameters()) == COUNTS[name]
+@pytest.mark.filterwarnings("ignore::excite.errors.LostSignalWarning")  # random weights mix everything: little contrast
+@pytest.mark.parametrize("name", COUNTS)
+def test_published_sizes_and_maps_of_a_wide_picture(name):
+    """The network answers for each window, both methods reach the paper's layer, and nothing is lost."""
+    assert "http://" in excite.MODELS[name].source
+    classifier = excite.load(name, weights="random")  # random weights have zero biases
+    network = classifier.module.network
+    assert [(blob, shape[1:]) for blob, shape in network.shapes.items()] == list(SHAPES[name].items())
+    assert {shape[0] for shape in network.shapes.values()} == {1}
+    assert sum(weight.numel() for weight in network.parameters()) == COUNTS[name]
+    *layers, last, probabilities = network.definition.layers
+    followed = [after for layer, after in pairwise(layers) if layer.kind in {"Convolution", "InnerProduct"}]
+    assert all((layer.kind, layer.bottoms) == ("ReLU", layer.tops) for layer in followed)
+    assert (last.kind, probabilities.name) == ("InnerProduct", "prob")
 
-
-def test_names_and_order_of_the_layers():
-    assert " ".join(layer.name for layer in cnn_s().definition.layers) == (
-        "conv1 relu1 norm1 pool1 conv2 relu2 pool2 conv3 relu3 conv4 relu4 conv5 relu5 pool5 "
-        "fc6 relu6 drop6 fc7 relu7 drop7 fc8 prob"
-    )
-    assert " ".join(layer.name for layer in vgg16().definition.layers) == (
-        "conv1_1 relu1_1 conv1_2 relu1_2 pool1 conv2_1 relu2_1 conv2_2 relu2_2 pool2 "
-        "conv3_1 relu3_1 conv3_2 relu3_2 conv3_3 relu3_3 pool3 conv4_1 relu4_1 conv4_2 relu4_2 conv4_3 relu4_3 pool4 "
-        "conv5_1 relu5_1 conv5_2 relu5_2 conv5_3 relu5_3 pool5 fc6 relu6 drop6 fc7 relu7 drop7 fc8 prob"
-    )
-    names = [layer.name for layer in googlenet().definition.layers]
-    assert len(names) == len(set(names)) == 142
-    assert (
-        names[:10]
-        == (
-            "conv1/7x7_s2 conv1/relu_7x7 pool1/3x3_s2 pool1/norm1 conv2/3x3_reduce conv2/relu_3x3_reduce conv2/3x3 "
-            "conv2/relu_3x3 conv2/norm2 pool2/3x3_s2"
-        ).split()
-    )
-    assert names[10:24] == [
-        f"inception_3a/{name}"
-        for name in (
-            "1x1 relu_1x1 3x3_reduce relu_3x3_reduce 3x3 relu_3x3 5x5_reduce relu_5x5_reduce 5x5 relu_5x5 pool "
-            "pool_proj relu_pool_proj output"
-        ).split()
-    ]
-    assert names[-4:] == ["pool5/7x7_s1", "pool5/drop_7x7_s1", "loss3/classifier", "prob"]
-
-
-def test_weights_go_to_their_layers_and_those_of_other_heads_are_reported():
-    network = googlenet()
-    shapes = {name: child.state_dict() for name, child in network.named_children() if child.state_dict()}
-    blobs = {name: [torch.zeros(blob.shape) for blob in found.values()] for name, found in shapes.items()}
-    heads = {"loss1/classifier": [torch.zeros(1000, 1024)]}
-    assert network.load_blobs({**blobs, **heads}, "test") == ["loss1/classifier"]
-    assert not network(torch.rand(1, 3, 224, 224)).any()
+    assert classifier.layer == LAYERS[name]
+    assert len(classifier.labels) == 1000
+    picture, (places, size) = noise(335, 224), PLACES[name]
+    assert classifier.module(classifier.preprocess(picture)[None]).shape == (1, 1000, *places)
+    (plain,) = excite.attend(classifier, picture, "tench", method="mwp")
+    (contrast,) = excite.attend(classifier, picture, "tench", method="c-mwp")
+    assert plain.values.shape == contrast.values.shape == size
+    assert (plain.layer, plain.image_size) == (LAYERS[name], (335, 224))
+    assert abs(plain.mass - 1) < 1e-4
+    assert 0 < contrast.mass < 1

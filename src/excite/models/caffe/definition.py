@@ -32,12 +32,8 @@ class BrokenFile(Exception):  # noqa: N818 -- never seen by users: it becomes a 
 class Layer:
     """One layer of a Caffe network; its name is also that of its weights.
 
-    Attributes:
-        kind: Its type, as the new format spells it: "Convolution", "InnerProduct", ...
-        bottoms: The blobs it reads.
-        tops: The blobs it writes; the same as a bottom where it works in place.
-        options: Its parameters under Caffe's names, lists as tuples and enumerations as words:
-            ``{"num_output": 96, "kernel_size": (7,), "stride": (2,)}``.
+    It reads the blobs ``bottoms`` and writes ``tops``. Its ``options`` are under Caffe's names, lists as tuples and
+    enumerations as words: ``{"num_output": 96, "kernel_size": (7,), "stride": (2,)}``.
     """
 
     name: str
@@ -66,9 +62,9 @@ def network_of(net: Any, *, filtered: bool = False) -> Network:
         raise BrokenFile("it has no layers")
     _check_fields(net, "the network", deep=False)
     inputs: dict[str, tuple[int, ...]] = {}
-    _feed(inputs, _declared_inputs(net))
     layers: list[Layer] = []
     labels: set[str] = set()
+    _feed(inputs, _declared_inputs(net))
     for message in net.layer or net.layers:
         if not filtered and not _used(message, net.state):
             continue
@@ -174,9 +170,7 @@ def _used(message: Any, state: Any) -> bool:
     """Whether the rules of a layer include it in the test phase."""
     if message.include and message.exclude:
         raise BrokenFile(f"layer '{message.name}' has rules to include and to exclude it: Caffe takes one or the other")
-    if message.include:
-        return any(_meets(state, rule) for rule in message.include)
-    return not any(_meets(state, rule) for rule in message.exclude)
+    return any(_meets(state, rule) for rule in message.include or message.exclude) == bool(message.include)
 
 
 def _meets(state: Any, rule: Any) -> bool:
@@ -191,6 +185,6 @@ def _meets(state: Any, rule: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):  # protobuf gives the bytes where they are no text
-        raise BrokenFile(f"the name {value!r:.60} is not UTF-8")
-    return value
+    if isinstance(value, str):  # protobuf gives the bytes where they are no text
+        return value
+    raise BrokenFile(f"the name {value!r:.60} is not UTF-8")

@@ -205,15 +205,14 @@ def _pooling(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
         for size, window, step in zip(shapes[0][2:], kernel, stride, strict=True):
             if ceil((size - window) / step) * step >= size:
                 raise refusal(layer, "has a last window outside its input, where Caffe's answer means nothing")
-    if method == "MAX":
-        return nn.MaxPool2d(kernel, stride, pad, ceil_mode=ceiled)
-    return nn.AvgPool2d(kernel, stride, pad, ceil_mode=ceiled)  # counts padding, but not what lies beyond it
+    module = nn.MaxPool2d if method == "MAX" else nn.AvgPool2d  # which counts padding, but not what lies beyond it
+    return module(kernel, stride, pad, ceil_mode=ceiled)
 
 
 def _norm(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
-    if not layer.options.get("use_global_stats", True):
-        raise refusal(layer, "would take its statistics from the batch; for use set use_global_stats: true")
-    return BatchNorm(shapes[0][1], epsilon=layer.options.get("eps", 1e-5))
+    if layer.options.get("use_global_stats", True):
+        return BatchNorm(shapes[0][1], epsilon=layer.options.get("eps", 1e-5))
+    raise refusal(layer, "would take its statistics from the batch; for use set use_global_stats: true")
 
 
 def _scale(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
@@ -223,13 +222,13 @@ def _scale(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
 
 
 def _local_response_norm(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
-    size, options = layer.options.get("local_size", 5), layer.options
+    option = layer.options.get
+    size, alpha, beta = option("local_size", 5), option("alpha", 1.0), option("beta", 0.75)
     if size % 2 == 0:
         raise refusal(layer, f"has the even local_size {size}; Caffe takes odd ones")
-    alpha, beta = options.get("alpha", 1.0), options.get("beta", 0.75)
-    if options.get("norm_region", "ACROSS_CHANNELS") == "WITHIN_CHANNEL":
+    if option("norm_region") == "WITHIN_CHANNEL":
         return LocalNorm(size=size, alpha=alpha, beta=beta)
-    return nn.LocalResponseNorm(size, alpha, beta, options.get("k", 1.0))
+    return nn.LocalResponseNorm(size, alpha, beta, option("k", 1.0))
 
 
 def _relu(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:

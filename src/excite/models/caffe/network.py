@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
-from typing import NamedTuple, Self
+from importlib.resources import files
+from itertools import chain, dropwhile
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -29,15 +30,9 @@ class CaffeNetwork(nn.Module):
 
     Every layer that feeds the output is a child under its own name ("pool2/3x3_s2"). Torch allows neither dots in
     names nor names that a module has already: a dot becomes "_", and "_" is added to a name that is taken ("type_").
-    ``shapes`` has the shape of each blob for one image.
-
-    It is built without weights, on the meta device: ``load_blobs`` fills in those of a file, ``initialise`` random
-    ones. The output is [N, C], or [N, C, H, W] of a fully convolutional network.
-
-    Args:
-        definition: The network in Caffe's terms.
-        output: The output blob, where several are not read by any layer.
-        shape: The shape [N, C, H, W] of its input, instead of that of the definition or where that has none.
+    ``shapes`` has the shape of each blob for one image. It is built without weights, on the meta device: ``load_blobs``
+    fills in those of a file, ``initialise`` random ones. ``output`` names the output blob, where several are not read
+    by any layer; ``shape`` [N, C, H, W] is that of the input, instead of the definition's.
     """
 
     def __init__(self, definition: Network, output: str | None = None, *, shape: Sequence[int] = ()) -> None:
@@ -174,16 +169,16 @@ def _feeding(layers: list[Layer], needed: set[str], and_those: Callable[[Layer],
 
 def _only_input(definition: Network, layers: Iterable[Layer]) -> str:
     written: set[str] = set()
-    used: dict[str, None] = {}
+    used: list[str] = []
     for layer in layers:
-        for blob in (blob for blob in layer.bottoms if blob not in written):
-            if blob not in definition.inputs:
+        for blob in layer.bottoms:
+            if blob not in {*written, *definition.inputs}:
                 raise refusal(layer, f"reads the blob {blob!r}, which no layer before it writes")
-            used[blob] = None
+            used += [] if blob in {*written, *used} else [blob]
         written |= set(layer.tops)
     if len(used) != 1:
         raise ModelError(f"{definition.name} takes {', '.join(used)}: excite can feed it one input, the images.")
-    return next(iter(used))
+    return used[0]
 
 
 def _fitted(layer: Layer, module: nn.Module, blobs: Sequence[Tensor], source: str) -> dict[str, Tensor]:
@@ -209,11 +204,38 @@ def _fitted(layer: Layer, module: nn.Module, blobs: Sequence[Tensor], source: st
 
 def _without_leading_ones(shape: Sequence[int]) -> list[int]:
     """Old files write vectors as 1 x 1 x 1 x N and matrices as 1 x 1 x M x N."""
-    shape = list(shape)
-    while shape and shape[0] == 1:
-        del shape[0]
-    return shape
+    return list(dropwhile(lambda size: size == 1, shape))
 
 
 def _written(shapes: Iterable[Sequence[int]]) -> str:
     return ", ".join(" x ".join(map(str, shape)) or "a single number" for shape in shapes)
+
+
+# The paper's three networks, as the deploy files of Caffe's Model Zoo describe them: the layers are in zoo.txt. CNN-S:
+# Chatfield et al. 2014, "VGG_CNN_S". VGG16: Simonyan and Zisserman 2014, "VGG_ILSVRC_16_layers". GoogleNet: Szegedy et
+# al. 2014 as trained by the BVLC, "bvlc_googlenet", without the two heads that only its training has.
+
+INPUT = {
+    "data": (10, 3, 224, 224)
+}  # ten crops of an image, as all three were tested; BGR, less the mean of each channel
+CLASSES = 1000
+
+
+def zoo_network(name: str, classes: int = CLASSES) -> CaffeNetwork:
+    """One of the networks without weights, for any number of classes."""
+    text = files("excite.models.caffe").joinpath("zoo.txt").read_text(encoding="utf-8")
+    header, *lines = text.partition(f"[{name} ")[2].partition("\n\n")[0].splitlines()
+    return CaffeNetwork(Network(header.removesuffix("]"), INPUT, tuple(_layer(line, classes) for line in lines)))
+
+
+def _layer(line: str, classes: int) -> Layer:
+    name, kind, *rest = line.split()
+    blobs = [word for word in rest if "=" not in word]
+    bottoms, arrow, tops = " ".join(blobs).partition("->")
+    options: dict[str, Any] = {}
+    for option, _, value in (word.partition("=") for word in rest if "=" in word):
+        number = value if value.isalpha() else float(value) if "." in value else int(value)
+        options[option] = (number,) if kind == "Convolution" and option != "num_output" else number
+    if kind == "InnerProduct" and options["num_output"] == CLASSES:
+        options["num_output"] = classes
+    return Layer(name, kind, tuple(bottoms.split()), tuple(tops.split()) if arrow else (name,), options)

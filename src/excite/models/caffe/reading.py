@@ -31,10 +31,9 @@ CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")  # in every binary model near
 
 
 def read_network(path: str | PathLike[str]) -> Network:
-    """The network of a .prototxt, of the new or the old (V1) format.
+    """The network of a .prototxt, of the new or the old (V1) format, in its test phase.
 
-    Of a file for training it is the network in its test phase: the data layers become inputs of any shape, losses and
-    accuracies are dropped, and so are fillers. A layer that excite does not support has its kind alone.
+    Data layers become inputs of any shape; a layer that excite does not support has its kind alone.
     """
     with _opened(path, "a Caffe network") as model:
         return network_of(parsed(_text_in(model, path)))
@@ -43,8 +42,8 @@ def read_network(path: str | PathLike[str]) -> Network:
 def read_weights(path: str | PathLike[str]) -> dict[str, tuple[Tensor, ...]]:
     """The blobs of each layer of a .caffemodel that has some, by its name; needs no protobuf.
 
-    Each is float32 in the shape of the file; old files have four axes for all. The numbers are copied once, from the
-    mapped file. (A file cut off exactly between two layers looks like a smaller network; the missing show later.)
+    Each is float32 in the shape of the file; old files have four axes for all. A file cut off exactly between two
+    layers looks like a smaller network; the missing ones show later.
     """
     found: dict[str, tuple[Tensor, ...]] = {}
     with _opened(path, "a Caffe model") as model:
@@ -53,9 +52,8 @@ def read_weights(path: str | PathLike[str]) -> dict[str, tuple[Tensor, ...]]:
             if layer.blobs and layer.name in found:
                 raise BrokenFile(f"two layers named '{layer.name}' have weights")
             if layer.blobs:
-                found[layer.name] = tuple(
-                    _tensor(blob, f"blob {index} of '{layer.name}'") for index, blob in enumerate(layer.blobs)
-                )
+                named = ((f"blob {index} of '{layer.name}'", blob) for index, blob in enumerate(layer.blobs))
+                found[layer.name] = tuple(_tensor(blob, what) for what, blob in named)
     return found
 
 
@@ -139,11 +137,11 @@ LAYOUTS = {2: Layout("layers", name=4, blobs=6), 100: Layout("layer", name=1, bl
 
 
 class Field(NamedTuple):
-    """One field of a message."""
+    """One field of a message; its value is an int for a varint, the whole is with its tag and length."""
 
     number: int
-    value: memoryview | int  # an int for a varint
-    whole: memoryview  # with its tag and length
+    value: memoryview | int
+    whole: memoryview
 
     def content(self) -> memoryview:
         """The bytes of the field; an error where it is a number."""
@@ -219,8 +217,7 @@ def split(model: memoryview) -> tuple[bytes, list[RawLayer]]:
 
 
 def _raw_layer(message: memoryview, layout: Layout) -> RawLayer:
-    name, blobs = "", []
-    definition = bytearray()
+    name, blobs, definition = "", [], bytearray()
     for field in fields(message):
         if field.number == layout.blobs:
             blobs.append(field.content())
@@ -233,8 +230,6 @@ def _raw_layer(message: memoryview, layout: Layout) -> RawLayer:
                 raise BrokenFile("the name of a layer is not UTF-8") from error
         elif field.number == V0_LAYER and layout.field == "layers":
             raise BrokenFile(OUTDATED.format("binary"))
-        if len(definition) > LARGEST_DEFINITION:
-            raise BrokenFile("it has a layer with more to say than any there is")
     return RawLayer(layout, name, bytes(definition), blobs)
 
 
@@ -247,7 +242,7 @@ def _tensor(blob: memoryview, what: str) -> Tensor:
         if field.number in numbers:
             numbers[field.number] += field.content()  # packed or single, in one or more pieces
         elif field.number == SHAPE:
-            axes += _axes(field.content())
+            axes += islice(_axes(field.content()), MOST_AXES + 1)
         elif field.number in LEGACY_SHAPE:
             if not isinstance(field.value, int):
                 raise BrokenFile(f"field {field.number} holds bytes where Caffe has a number")
@@ -269,17 +264,15 @@ def _tensor(blob: memoryview, what: str) -> Tensor:
 
 
 def _axes(shape: memoryview) -> Iterator[int]:
-    """The sizes in a shape, each a field or packed; not more than one over the limit."""
-    dims = (field.value for field in fields(shape) if field.number == 1)
-    sizes = (size for dim in dims for size in ([dim] if isinstance(dim, int) else _varints(dim)))
-    return islice(sizes, MOST_AXES + 1)
-
-
-def _varints(packed: memoryview) -> Iterator[int]:
-    at = 0
-    while at < len(packed):
-        value, at = _varint(packed, at)
-        yield value
+    """The sizes in a shape, each a field or packed."""
+    for field in fields(shape):
+        if field.number == 1 and isinstance(field.value, int):
+            yield field.value
+        elif field.number == 1:
+            at = 0
+            while at < len(field.content()):
+                size, at = _varint(field.content(), at)
+                yield size
 
 
 # A .prototxt as a message: strict about every supported layer, without the options of the others.
