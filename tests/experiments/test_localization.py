@@ -5,23 +5,20 @@ import math
 import pickle
 import random
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 import pytest
 import torch
-from annotated import COLOURS, SIDE, annotate, scenes, voc_object
+from annotated import COLOURS, SIDE, annotate, voc_object
 from PIL import Image
 from skimage.measure import label, regionprops
 
-import excite
 from excite.errors import DataError
 from excite.experiments.base import held_out
 from excite.experiments.localization.run import RULES, Localization, boxes_of, difference, overlaps_of, squared, tally
-from excite.metrics.boxes import ALPHAS, box_iou
+from excite.metrics.boxes import box_iou
 from excite.metrics.statistics import Share, interval, paired_test, resampled_means
 from excite.models.classifier import identity
-from excite.readouts.box import threshold_box
 from excite.readouts.overlay import upsample
 
 FINE, COARSE = "1", "2"
@@ -82,32 +79,6 @@ class TestMeasuring:
         assert green["maps"][1]["overlaps"]["any"] == [1.0] * 50
         assert none["boxes"] == [None] * 21
         assert not any(value for values in none["overlaps"].values() for value in values)
-
-    def test_figures_are_those_of_attend(self, classifier, dataset, tmp_path):
-        """Boxed again image by image, with the public functions; some objects are larger than what is coloured."""
-        for k, (name, ((colour, (x0, y0, x1, y1)), *_)) in enumerate(scenes(24)):
-            annotate(dataset.folder, name, voc_object(colour, (x0, y0, x1 + k % 7, y1 + k % 7)))
-        boxing = Localization(classifier, dataset, ["mwp"], layers=[COARSE, FINE], held_out=0.4, limit=7)
-        records, rows = measured(boxing, tmp_path)
-        reported = boxing.reported(records)
-        for row in rows:
-            fits = {True: [], False: []}
-            for sample in islice(dataset, 7):
-                for target in sample.targets:
-                    asked = {"layer": row.layer, "method": row.method}
-                    (one,) = excite.attend(squared(classifier), sample.path, target.concept, **asked)
-                    boxes = [threshold_box(one.values, (CANVAS, CANVAS), alpha) for alpha in ALPHAS]
-                    scaled = [box and tuple(side * SIDE / CANVAS for side in box) for box in boxes]
-                    best = [box_iou([box], target.boxes).max() if box else 0.0 for box in scaled]
-                    fits[sample.name in reported].append([value >= 0.5 for value in best])
-            errors = [sum(not each[k] for each in fits[False]) for k in range(21)]
-            chosen = errors.index(min(errors))
-            assert row.alpha == ALPHAS[chosen]
-            assert (row.error.count, row.error.total) == (sum(not each[chosen] for each in fits[True]), len(fits[True]))
-            curve = [100 * sum(not each[k] for each in fits[True]) / len(fits[True]) for k in range(21)]
-            assert row.rules["paper"].curve == pytest.approx(curve)
-        assert len({row.error.count for row in rows}) > 1
-        assert any(0 < row.error.count < row.error.total for row in rows)
 
     def test_several_objects_of_a_category(self, classifier, dataset, tmp_path, boxer):
         """The best of the true boxes counts; a category whose objects are all flagged is not asked for."""

@@ -242,13 +242,6 @@ class TestPointing:
         assert "Scores of each method at each layer of net" in page.source
         assert all(re.search(rf"<text[^>]*>{name}</text>", page.source) for name in ("low", "high"))
 
-    def test_categories_and_who_wins_them(self, game):
-        categories = table_with(game, "pairs")
-        assert categories["category"] == ["pairs", *GAME]
-        assert categories["cat"][:4] == ["4", "0.0", "100.0", "75.0"]
-        assert categories["mean"][:4] == ["8", "0.0", "87.5", "62.5"]
-        assert categories["categories won"] == ["2", "0", "2", "0", "0", "0", "1", "0"]
-
     def test_one_method_one_picture_nothing_difficult_and_no_examples(self, tmp_path):
         page = written(POINTING, tmp_path, a_game({"mwp": [HIT]}, difficult=False, share=0.9))
         assert table_with(page, "read at")["mwp"][1] == DASH
@@ -283,12 +276,6 @@ class TestLocalization:
         ways = table_with(written(BOXING, tmp_path, replace(run, rows=rows)), "best piece")
         assert ways["mwp"] == [*["50.0at 1"] * 2, *["50.0at 0.04"] * 3, "75.0", "90.0", "70.0", "20.0", "60.0"]
         assert ways["method"][5:] == ["IoU 0.5", "IoU 0.3", "IoU 0.5", "IoU 0.7", "mean"]
-
-    def test_how_boxes_miss(self, boxing):
-        manners = table_with(boxing, "too small")
-        assert manners["method"] == ["fits", "too small", "too large", "elsewhere", "no box"]
-        assert manners["mwp"] == ["60.0", "10.0", "10.0", "10.0", "10.0"]
-        assert manners["c-mwp"] == ["10.0", "80.0", "10.0", "0.0", "0.0"]
 
     @pytest.mark.parametrize(
         ("box", "said"),
