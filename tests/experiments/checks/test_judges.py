@@ -60,7 +60,7 @@ CASES = [
         judge_removal,
         fading(*SECOND),
         "holds",
-        "not the best, which is lrp with 0.100, ahead by 0.100 (0.100 to 0.100); ",
+        "lrp with 0.100 (0.100 to 0.100), ahead by 0.100 (0.100 to 0.100); better",
     ),
     (judge_removal, fading(MORE, GOOD), "fails", "no better than a random map, 0.400"),
     (judge_removal, fading(LESS, BAD), "fails", "(more is better)"),
