@@ -2,18 +2,26 @@
 
 from html.parser import HTMLParser
 
+WITHOUT_END = {"meta", "img", "br"}
+
 
 class Page(HTMLParser):
-    """The tables of a page as rows of texts, its headings, its other text and the tags in its tables' cells."""
+    """The tags of a page, its tables as rows of texts, its headings, its other text and the marks in its tables' cells.
+
+    Every element must be closed in turn.
+    """
 
     def __init__(self, text):
         super().__init__()
         self.source, self.tables, self.headings, self.text, self.marked = text, [], [], "", {}
-        self._open = []
+        self.tags, self._open = [], []
         self.feed(text)
+        self.close()
+        assert not self._open
 
     def handle_starttag(self, tag, attrs):
-        self._open.append(tag)
+        self.tags.append((tag, dict(attrs)))
+        self._open += [] if tag in WITHOUT_END else [tag]
         if tag == "table":
             self.tables.append([])
         elif tag == "tr":
@@ -24,8 +32,7 @@ class Page(HTMLParser):
             self.headings.append("")
 
     def handle_endtag(self, tag):
-        while self._open and self._open.pop() != tag:
-            pass
+        assert tag in WITHOUT_END or self._open.pop() == tag
 
     def handle_data(self, data):
         if self._open and self._open[-1] in {"h2", "h3"}:

@@ -1,21 +1,23 @@
 """Grounding on coloured squares: known proposals, and a network with known maps."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from annotated import SIDE
 from described import GREEN, RED, WHOLE, Said, around, first_hit, pictures, write_proposals
+from pages import Page
 from PIL import Image
 
 import excite
 from excite.datasets.base import Phrase
-from excite.errors import DataError, MethodError, ModelError
+from excite.errors import DataError, ModelError
 from excite.experiments.grounding.measure import GAMMAS
-from excite.experiments.grounding.report import GroundingReport
+from excite.experiments.grounding.report import GroundingReport, PhraseCases
 from excite.experiments.grounding.run import Grounding
+from excite.experiments.report.examples import best_of_each_kind
 from excite.grounding.ground import GAMMA
 from excite.grounding.proposals import find_proposer
-from excite.methods import METHODS, Method
 
 FAST = {"side": SIDE}
 
@@ -62,29 +64,13 @@ class TestByHand:
         _, records, run = measured(asked(one_picture(*phrases, both), **settings | options), tmp_path / "out")
         return records[0], run
 
-    def test_facts(self, asked, tmp_path):
-        record, _ = self.rows(asked, tmp_path)
-        assert len(record.pop("key")) == 16
-        assert (record["image"], record["size"], record["proposals"], record["trouble"]) == ("a.png", [48, 48], 3, "")
-        assert record["own_scores"] == [1.0, 0.95, 0.9]
-        assert record["seconds"].keys() == {"proposals", "looking", "scoring"}
-        red, _, both = record["phrases"]
-        assert (red["text"], red["groups"], red["sentence"], red["boxes"]) == ("red", ["warm"], "", [list(RED)])
-        assert (red["small"], both["small"]) == ({"union": True, "any": True}, {"union": False, "any": False})
-        assert (red["known"], red["skipped"], both["groups"]) == (True, [], ["warm", "cold"])
+    def test_ranks_and_rows(self, asked, tmp_path):
+        record, run = self.rows(asked, tmp_path)
         assert [phrase["own_hits"]["union"] for phrase in record["phrases"]] == [3, 2, 1]
         assert [phrase["found"][0]["hits"]["union"] for phrase in record["phrases"]] == [1, 1, 2]
-        found = red["found"][0]
-        assert found["method"] == "mwp"
-        assert len(found["scores"]) == 2  # nothing red is in the green square
-        assert found["scores"][0] > found["scores"][1] > 0
-        x, y = found["point"]
-        assert RED[0] <= x < RED[2]
-        assert RED[1] <= y < RED[3]
-        assert found["pointed"] == {"union": True, "any": True}
-
-    def test_rows(self, asked, tmp_path):
-        _, run = self.rows(asked, tmp_path)
+        red, _, both = record["phrases"]
+        assert (red["small"], both["small"]) == ({"union": True, "any": True}, {"union": False, "any": False})
+        assert len(red["found"][0]["scores"]) == 2  # nothing red is in the green square
         (row,), (own,) = run.rows, run.shared
         assert (row.model, row.method, row.layer, row.chosen.gamma) == ("colours", "mwp", "1", 1.0)
         assert [found.value for found in row.all.recalls.values()] == pytest.approx([200 / 3, 100, 100])
@@ -95,15 +81,6 @@ class TestByHand:
         assert (row.all.pointing.value, own.all.pointing) == (100, None)
         assert row.groups == {"warm": 100, "cold": 100}
         assert row.group_mean == 100
-
-    def test_trust_in_the_proposals_order(self, asked, tmp_path):
-        """With gamma 0 all that holds the square is as good; the one that comes first is told first."""
-        record, _ = self.rows(asked, tmp_path, gamma=0.0)
-        assert record["phrases"][0]["found"][0]["hits"]["union"] == 2
-        trusting, _ = self.rows(asked, tmp_path, gamma=1.0, trust=1.0)
-        first, second = trusting["phrases"][0]["found"][0]["scores"]
-        assert first < record["phrases"][0]["found"][0]["scores"][0]
-        assert second > 0
 
 
 class TestMeasuring:
@@ -220,24 +197,8 @@ class TestLeftOut:
         found = record["phrases"][0]["found"][0]
         assert (found["scores"], found["hits"]["any"], found["pointed"]["any"]) == ([], None, False)
 
-    def test_methods_that_cannot_be_read(self, asked, tmp_path, monkeypatch):
-        def refuse(_passes, _units, _layers):
-            raise MethodError("not on this network")
-
-        monkeypatch.setitem(METHODS, "picky", Method("picky", "refuses", refuse))
-        _, _, run = measured(asked(pictures(1), ["picky", "mwp"], layer="1", gamma=0.5), tmp_path / "out")
-        assert [(row.method, row.layer) for row in run.rows] == [("mwp", "1")]
-        assert run.about["left_out"]["unreadable"]["picky at 1"] == "not on this network"
-
 
 class TestRefused:
-    def test_none_could_be_read(self, asked, tmp_path):
-        asking = asked(pictures(2), gamma=0.5)
-        for name in asking.names:
-            (asking.dataset.folder / name).write_text("no image")
-        with pytest.raises(DataError, match="none of the 2 images could be read; the first: "):
-            measured(asking, tmp_path / "out")
-
     @pytest.mark.parametrize(
         ("options", "words"),
         [
@@ -265,3 +226,68 @@ class TestRefused:
 def _found(records, method):
     phrases = [phrase for record in records for phrase in record["phrases"]]
     return [one for phrase in phrases for one in phrase["found"] if one["method"] == method]
+
+
+@pytest.fixture
+def grounded(asked, tmp_path):
+    """Makes the results of some images by three methods."""
+    methods = ["mwp", "c-mwp", "center"]
+    return lambda count=4, **options: measured(asked(pictures(count), methods, **options), tmp_path / "out")[2]
+
+
+def cases(records, methods, truth, each):
+    rows = [SimpleNamespace(method=method, chosen=SimpleNamespace(gamma=0.5)) for method in methods]
+    run = SimpleNamespace(records=records, about={"protocol": {"truth": truth}})
+    return best_of_each_kind(*PhraseCases().candidates(run, rows), PhraseCases.kinds, each)
+
+
+def test_tables_and_examples_of_a_page(grounded, tmp_path):
+    run = grounded()
+    page = Page(GroundingReport([run]).write_page(tmp_path).read_text())
+    scores, leads, _, groups, *_ = page.tables
+    names = ["the proposals' own scores", "mwp", "c-mwp", "center"]
+    assert [row[0] for row in scores[2:]] == [row[0] for row in groups[1:]] == names
+    assert groups[0] == ["method", "warm", "cold", "mean"]
+    assert [row[0] for row in leads] == ["c-mwp over", "mwp", "center", names[0]]
+    assert leads[3][1].startswith(f"{run.leads[2].r1.value:+.1f}")
+    assert page.source.count("<img ") == sum(map(len, cases(run.records, ["c-mwp", "mwp"], "union", 3).values()))
+
+
+def test_two_networks_a_given_gamma_and_pictures_that_vanished(grounded, tmp_path):
+    run = grounded(2, gamma=0.9)
+    assert any(cases(run.records, ["c-mwp", "mwp"], "union", 3).values())  # there is something to show
+    twin = replace(run, classifier_name="twin", rows=[replace(row, model="twin") for row in run.rows])
+    for path in (tmp_path / "said").glob("*.png"):
+        path.unlink()
+    text = GroundingReport([run, twin]).write_page(tmp_path).read_text()
+    page = Page(text)
+    assert "0.9 for all, so that all images are reported on" in page.text
+    assert "by gamma" not in text
+    assert page.tables[0][1][:3] == ["method", "network", "gamma"]
+    assert [row[1] for row in page.tables[0][2:]] == ["\N{EN DASH}", *["colours"] * 3, *["twin"] * 3]
+    assert "cannot be shown (" in page.text
+    assert "<img " not in text
+
+
+@pytest.mark.parametrize(("gamma", "told"), [(1, "1 for all"), ((0.25, 0.5), "the best of 0.25, 0.5 on 1 held-out")])
+def test_gammas_of_ones_own(grounded, tmp_path, gamma, told):
+    assert told in Page(GroundingReport([grounded(3, gamma=gamma)]).write_page(tmp_path).read_text()).text
+
+
+def test_examples_of_each_kind():
+    def found(method, hit, pointed):
+        return {"method": method, "hits": {"union": hit, "any": hit}, "pointed": {"union": pointed, "any": pointed}}
+
+    def phrase(text, main, other):
+        return {"text": text, "boxes": [[0, 0, 5, 5]], "known": True, "found": [found("a", *main), found("b", *other)]}
+
+    told = [
+        ("alone", (1, True), (4, True)),
+        ("both", (1, True), (1, True)),
+        ("near", (None, True), (1, True)),
+        ("far", (11, False), (1, True)),
+        ("late", (7, False), (1, True)),
+    ]
+    records = [{"image": text, "size": [10, 10], "phrases": [phrase(text, *both)]} for text, *both in told]
+    chosen = cases(records, ["a", "b"], "union", each=1)
+    assert [[example.image for example in each] for each in chosen.values()] == [["alone"], ["both"], ["near"], ["far"]]

@@ -172,15 +172,16 @@ class TestOtherSystems:
         with pytest.raises(DataError, match=words):
             read_results("CCA", path)
 
-    @pytest.mark.parametrize("scores", [[1], [1, "2"], [1, float("nan")], [1, 10**400]])
-    def test_scores_that_are_none(self, tmp_path, scores):
+    @pytest.mark.parametrize(
+        "broken",
+        [
+            *({"scores": scores} for scores in ([1], [1, "2"], [1, float("nan")], [1, 10**400])),
+            *({"boxes": [[0, 0, 9, 9], box]} for box in ([1, 2, 3], [1, 2, 3, True], [1, 2, 10**400, 3])),
+        ],
+    )
+    def test_boxes_or_scores_that_are_none(self, tmp_path, broken):
         with pytest.raises(DataError, match="not four numbers and a score each"):
-            results(tmp_path, {**DOG, "scores": scores})
-
-    @pytest.mark.parametrize("box", [[1, 2, 3], [1, 2, 3, True], [1, 2, 10**400, 3]])
-    def test_boxes_that_are_none(self, tmp_path, box):
-        with pytest.raises(DataError, match="not four numbers and a score each"):
-            results(tmp_path, {**DOG, "boxes": [[0, 0, 9, 9], box]})
+            results(tmp_path, DOG | broken)
 
     def test_words_may_hold_rarer_line_breaks(self, tmp_path):
         path = tmp_path / "cca.jsonl"

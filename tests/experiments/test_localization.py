@@ -1,26 +1,24 @@
-"""Localisation on coloured squares; boxes by every rule, counts and held-out images against slow ones."""
+"""Localisation on coloured squares; boxes by every rule, counts and held-out images against slow ones and skimage."""
 
 import hashlib
 import math
 import pickle
 import random
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 import pytest
 import torch
-from annotated import COLOURS, SIDE, annotate, scenes, voc_object
+from annotated import COLOURS, SIDE, annotate, voc_object
 from PIL import Image
+from skimage.measure import label, regionprops
 
-import excite
 from excite.errors import DataError
 from excite.experiments.base import held_out
 from excite.experiments.localization.run import RULES, Localization, boxes_of, difference, overlaps_of, squared, tally
-from excite.metrics.boxes import ALPHAS, box_iou
-from excite.metrics.statistics import Share, paired_test
+from excite.metrics.boxes import box_iou
+from excite.metrics.statistics import Share, interval, paired_test, resampled_means
 from excite.models.classifier import identity
-from excite.readouts.box import threshold_box
 from excite.readouts.overlay import upsample
 
 FINE, COARSE = "1", "2"
@@ -82,32 +80,6 @@ class TestMeasuring:
         assert none["boxes"] == [None] * 21
         assert not any(value for values in none["overlaps"].values() for value in values)
 
-    def test_figures_are_those_of_attend(self, classifier, dataset, tmp_path):
-        """Boxed again image by image, with the public functions; some objects are larger than what is coloured."""
-        for k, (name, ((colour, (x0, y0, x1, y1)), *_)) in enumerate(scenes(24)):
-            annotate(dataset.folder, name, voc_object(colour, (x0, y0, x1 + k % 7, y1 + k % 7)))
-        boxing = Localization(classifier, dataset, ["mwp"], layers=[COARSE, FINE], held_out=0.4, limit=7)
-        records, rows = measured(boxing, tmp_path)
-        reported = boxing.reported(records)
-        for row in rows:
-            fits = {True: [], False: []}
-            for sample in islice(dataset, 7):
-                for target in sample.targets:
-                    asked = {"layer": row.layer, "method": row.method}
-                    (one,) = excite.attend(squared(classifier), sample.path, target.concept, **asked)
-                    boxes = [threshold_box(one.values, (CANVAS, CANVAS), alpha) for alpha in ALPHAS]
-                    scaled = [box and tuple(side * SIDE / CANVAS for side in box) for box in boxes]
-                    best = [box_iou([box], target.boxes).max() if box else 0.0 for box in scaled]
-                    fits[sample.name in reported].append([value >= 0.5 for value in best])
-            errors = [sum(not each[k] for each in fits[False]) for k in range(21)]
-            chosen = errors.index(min(errors))
-            assert row.alpha == ALPHAS[chosen]
-            assert (row.error.count, row.error.total) == (sum(not each[chosen] for each in fits[True]), len(fits[True]))
-            curve = [100 * sum(not each[k] for each in fits[True]) / len(fits[True]) for k in range(21)]
-            assert row.rules["paper"].curve == pytest.approx(curve)
-        assert len({row.error.count for row in rows}) > 1
-        assert any(0 < row.error.count < row.error.total for row in rows)
-
     def test_several_objects_of_a_category(self, classifier, dataset, tmp_path, boxer):
         """The best of the true boxes counts; a category whose objects are all flagged is not asked for."""
         name = boxer("corner", (168, 168, 224, 224))
@@ -160,66 +132,30 @@ class TestShape:
         assert identity(sent) == identity(square)
 
 
-def level(rule, values, threshold):
+def boxes_by_skimage(rule, values, threshold):
     low, high, mean = values.min(), values.max(), values.mean()
-    return {
-        "mean": max(threshold * mean, 0),
-        "max": threshold * high,
-        "range": low + threshold * (high - low),
-    }[rule.of]
-
-
-def regions(pixels):
-    """Sets of pixels that touch, largest first; of equals the upper and then the left one."""
-    left, found = set(pixels), []
-    while left:
-        waiting, region = [left.pop()], set()
-        while waiting:
-            x, y = waiting.pop()
-            region.add((x, y))
-            near = {one for one in left if max(abs(one[0] - x), abs(one[1] - y)) <= 1}
-            left -= near
-            waiting += near
-        found.append(region)
-    return sorted(found, key=lambda region: (-len(region), around(region)[1], around(region)[0]))
-
-
-def around(pixels):
-    xs, ys = zip(*pixels, strict=True)
-    return min(xs), min(ys), max(xs) + 1, max(ys) + 1
-
-
-def slow_boxes(rule, values, threshold):
-    height, width = values.shape
-    above = level(rule, values, threshold)
-    pixels = [(x, y) for y in range(height) for x in range(width) if values[y, x] > above]
-    if not pixels:
-        return []
-    if rule.region == "all":
-        return [around(pixels)]
-    return [around(region) for region in regions(pixels)][: 1 if rule.region == "largest" else None]
-
-
-def slow_iou(one, other):
-    width, height = (min(one[k + 2], other[k + 2]) - max(one[k], other[k]) for k in (0, 1))
-    inside = max(width, 0) * max(height, 0)
-    return inside / (sum((each[2] - each[0]) * (each[3] - each[1]) for each in (one, other)) - inside)
+    level = {"mean": max(threshold * mean, 0), "max": threshold * high, "range": low + threshold * (high - low)}
+    above = (values > level[rule.of]).astype(int)
+    found = regionprops(above if rule.region == "all" else label(above, connectivity=2))
+    found.sort(key=lambda region: (-region.area, region.bbox[:2]))
+    boxes = [(x0, y0, x1, y1) for y0, x0, y1, x1 in (region.bbox for region in found)]
+    return boxes[:1] if rule.region == "largest" else boxes
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", RULES)
-def test_against_slow_ones(name, seed):
+def test_against_skimage(name, seed):
     torch.manual_seed(seed)
     stretched = upsample(torch.rand(5, 7) ** 4, (36, 28))
     rule, values = RULES[name], stretched.double().numpy()
     found = boxes_of(stretched)[name]
-    expected = [slow_boxes(rule, values, threshold) for threshold in rule.thresholds]
+    expected = [boxes_by_skimage(rule, values, threshold) for threshold in rule.thresholds]
     assert [sorted(map(tuple, boxes.tolist())) for boxes in found] == [sorted(boxes) for boxes in expected]
     assert [tuple(boxes[0]) for boxes in found if len(boxes)] == [boxes[0] for boxes in expected if boxes]
     assert len({tuple(boxes) for boxes in expected}) > 5
 
     truth = [(3, 4, 20, 18), (25, 2, 33, 27)]
-    best = [max([slow_iou(one, true) for one in boxes for true in truth], default=0.0) for boxes in expected]
+    best = [box_iou(boxes, truth).max() if boxes else 0.0 for boxes in expected]
     overlaps = overlaps_of(found, np.array(truth, dtype=float))
     assert overlaps == pytest.approx(best, abs=1e-4)
     assert all(short <= exact for short, exact in zip(overlaps, best, strict=True))
@@ -333,40 +269,25 @@ class TestTally:
                 tally([one], "net", reported)
 
 
-class TestDifference:
-    def test_of_two_methods(self):
-        records = list(a_game(80))
-        reported = {f"p{k}" for k in range(20, 80)}
-        rows = {(row.method, row.layer): row for row in tally(records, "net", reported)}
-        gap = difference(records, reported, PLACES[0], PLACES[2])
-        assert gap.value == pytest.approx(100 * (rows[PLACES[0]].error.value - rows[PLACES[2]].error.value))
-        assert gap.low < gap.value < gap.high
-        back = difference(records, reported, PLACES[2], PLACES[0])
-        assert (back.low, back.high, back.p) == pytest.approx((-gap.high, -gap.low, gap.p))
-        held = {each["image"] for each in records} - reported
-        missed = [
-            misses(maps(records, place, reported), "paper", chosen(maps(records, place, held), "paper"))
-            for place in (PLACES[0], PLACES[2])
-        ]
-        assert gap.p == paired_test(*missed)
-
-    def test_the_interval_is_that_of_a_bootstrap_over_pictures(self):
-        records = list(a_game(300))
-        reported = [f"p{k}" for k in range(50, 300)]
-        gap = difference(records, set(reported), PLACES[0], PLACES[2])
-        held = {f"p{k}" for k in range(50)}
-        at = {place: chosen(maps(records, place, held), "paper") for place in PLACES}
-        counts = {}
-        for name in reported:
-            one, other = (misses(maps(records, place, {name}), "paper", at[place]) for place in (PLACES[0], PLACES[2]))
-            counts[name] = sum(one) - sum(other), len(one)
-        luck = random.Random(0)
-        means = []
-        for _ in range(1000):
-            drawn = [counts[name] for name in luck.choices(reported, k=len(reported))]
-            means.append(100 * sum(wins for wins, _ in drawn) / sum(pairs for _, pairs in drawn))
-        means.sort()
-        assert (gap.low, gap.high) == pytest.approx((means[25], means[974]), abs=1.2)
+def test_difference_of_two_methods():
+    """The interval is that of a bootstrap over images."""
+    records = list(a_game(300))
+    held, reported = ({f"p{k}" for k in side} for side in (range(50), range(50, 300)))
+    rows = {(row.method, row.layer): row for row in tally(records, "net", reported)}
+    gap = difference(records, reported, PLACES[0], PLACES[2])
+    assert gap.value == pytest.approx(100 * (rows[PLACES[0]].error.value - rows[PLACES[2]].error.value))
+    back = difference(records, reported, PLACES[2], PLACES[0])
+    assert (back.low, back.high, back.p) == pytest.approx((-gap.high, -gap.low, gap.p))
+    missed = [
+        misses(maps(records, place, reported), "paper", chosen(maps(records, place, held), "paper"))
+        for place in (PLACES[0], PLACES[2])
+    ]
+    assert gap.p == paired_test(*missed)
+    pairs = [len(each["targets"]) for each in records if each["image"] in reported]
+    owners = np.repeat(np.arange(len(pairs)), pairs)
+    counts = [np.bincount(owners, weights=each).astype(int)[:, None] for each in missed]
+    one, other = resampled_means(np.array(pairs)[:, None], counts)
+    assert (gap.low, gap.high) == pytest.approx(interval(100 * (one - other)), abs=1.2)
 
 
 class TestHeldOut:

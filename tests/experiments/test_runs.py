@@ -22,7 +22,7 @@ FINE, COARSE = "1", "2"
 
 @pytest.fixture
 def dataset(tmp_path):
-    return open_dataset(make_voc(tmp_path / "voc", scenes(9)))
+    return open_dataset(make_voc(tmp_path / "voc", scenes(6)))
 
 
 @pytest.fixture(params=[PointingGame, Localization, LayerSweep], ids=lambda kind: kind.__name__)
@@ -56,7 +56,7 @@ CHANGES = ["weights", "architecture", "preprocess", "outputs", "layers", "method
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_has_changed_is_done_again(start, classifier, dataset, tmp_path, change):
-    keys = {record["key"] for record in start(limit=2).records(tmp_path)}
+    ((key, name),) = [(record["key"], record["image"]) for record in start(limit=1).records(tmp_path)]
     other = {
         "layers": {"layers": [COARSE]},
         "methods": {"methods": ["mwp"]},
@@ -67,12 +67,11 @@ def test_what_has_changed_is_done_again(start, classifier, dataset, tmp_path, ch
         classifier.module[5].bias.data[0] += 1
     elif change == "architecture":
         classifier.module[1] = nn.ReLU6()
-    for name in ("000000", "000001"):
-        if change == "picture":
-            os.utime(dataset.folder / f"JPEGImages/{name}.jpg", (1, 1))
-        elif change == "annotation":  # another object makes no other pair, but may make it difficult
-            annotate(dataset.folder, name, voc_object("red", (0, 0, 9, 9)), voc_object("blue", (0, 0, 9, 9)))
-    assert not keys & {record["key"] for record in start(limit=2, **other).records(tmp_path)}
+    elif change == "picture":
+        os.utime(dataset.folder / f"JPEGImages/{name}.jpg", (1, 1))
+    elif change == "annotation":  # another object makes no other pair, but may make it difficult
+        annotate(dataset.folder, name, voc_object("red", (0, 0, 9, 9)), voc_object("blue", (0, 0, 9, 9)))
+    assert [record["key"] for record in start(limit=1, **other).records(tmp_path)] != [key]
 
 
 def test_questions_of_one_experiment(classifier, dataset, tmp_path):
@@ -116,19 +115,15 @@ def test_all_unreadable(start, dataset, tmp_path):
         path.write_text("no image")
     experiment = start()
     counted = getattr(experiment, "rows", None) or experiment.report
-    with pytest.raises(DataError, match=r"none of the 9 images could be read; the first: .*000000"):
+    with pytest.raises(DataError, match=r"none of the 6 images could be read; the first: .*000000"):
         counted(list(experiment.records(tmp_path)))
 
 
 @pytest.mark.usefixtures("quick_workers")
 def test_several_workers_give_the_same_bytes(classifier, dataset, tmp_path):
     for workers in (1, 2):
-        list(Localization(classifier, dataset, ["mwp"], limit=6).records(tmp_path / f"{workers}", workers=workers))
+        list(Localization(classifier, dataset, ["mwp"], limit=3).records(tmp_path / f"{workers}", workers=workers))
     assert (tmp_path / "1/records.jsonl").read_bytes() == (tmp_path / "2/records.jsonl").read_bytes()
-
-
-def test_some_of_the_pictures(start, tmp_path):
-    assert [record["image"] for record in start(skip=3, limit=2).records(tmp_path)] == ["000003", "000004"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from excite.datasets import Instance, Mask, Target, open_dataset
+from excite.datasets import Instance, Mask, Target
 from excite.errors import DataError
 from excite.metrics.boxes import ALPHAS, area_share, box_distance, boxes_above, distance
 from excite.readouts.box import threshold_box
@@ -90,19 +90,6 @@ class TestMasks:
         target = Target("cup", (Instance((0, 0, 2, 2), mask=runs_of(drawn((9, 9), (0, 0, 2, 2)))),))
         with pytest.raises(DataError, match="for an image of"):
             distance((0, 0), target, self.SIZE)
-
-    def test_real_ones(self, shared_data):
-        """Against the distance transform of the union, at some points of some images."""
-        ndimage = pytest.importorskip("scipy.ndimage")
-        dataset = open_dataset(shared_data / "coco")
-        random = np.random.default_rng(1)
-        for name in dataset.names[:6]:
-            sample = dataset.sample(name)
-            for target in sample.targets:
-                union = np.logical_or.reduce([one.mask.pixels(sample.size) for one in target.instances])
-                far = ndimage.distance_transform_edt(~union)
-                for x, y in random.integers((0, 0), sample.size, (5, 2)).tolist():
-                    assert distance((x, y), target, sample.size) == pytest.approx(far[y, x])
 
 
 class TestAreas:

@@ -53,26 +53,6 @@ def test_what_cannot_be_ranked(scores, truth):
         average_precision(scores, truth)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_precision_of_mentions_as_counted_out(seed):
-    """From the definition: at each score, how many boxes are at least as good, and how many of these are right?"""
-    random = np.random.default_rng(seed)
-    scores, hits = [], []
-    for _ in range(random.integers(1, 12)):
-        number = int(random.integers(0, 7))
-        values = random.integers(0, 8, number) / 8 if seed % 2 else random.random(number)  # every other time with ties
-        scores.append(np.sort(values)[::-1])
-        hits.append(int(random.integers(1, number + 1)) if number and random.random() < 0.6 else None)
-    pairs = [(score, k + 1 == hit) for one, hit in zip(scores, hits, strict=True) for k, score in enumerate(one)]
-    curve = []
-    for level in {score for score, _ in pairs}:
-        seen = [right for score, right in pairs if score >= level]
-        curve.append((sum(seen), sum(seen) / len(seen)))  # mentions found, precision
-    wanted = [tenth * len(hits) / 10 for tenth in range(11)]
-    best = [max((precision for found, precision in curve if found >= least), default=0) for least in wanted]
-    assert of_one_class(scores, hits) == pytest.approx(np.mean(best), abs=1e-12)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_as_coco_evaluates(seed):
     """Its way of matching is another: of the boxes of an image, the best that overlaps enough takes the truth."""
@@ -126,9 +106,10 @@ def test_no_boxes_and_flat_boxes():
         box_iou(NEAR, [NEAR])
 
 
-def test_mentions_without_boxes_and_scores_without_end():
+def test_mentions_without_boxes_equal_scores_and_scores_without_end():
     assert of_one_class([[], [0.5]], [None, 1]) == pytest.approx(6 / 11)
     assert of_one_class([[], []], [None, None]) == 0
+    assert of_one_class([[0.5, 0.5], [0.5]], [1, None]) == pytest.approx(6 / 11 / 3)  # equals come together
     assert of_one_class([[np.inf, -np.inf], [-np.inf]], [1, 1]) == pytest.approx((6 + 5 * 2 / 3) / 11)
 
 

@@ -1,7 +1,4 @@
-"""The experiments of the paper, over one loop that can be stopped, resumed and shared out.
-
-Here are only their defaults, for the help of the commands: nothing else is imported before an experiment runs.
-"""
+"""The experiments of the paper, over one loop that can be stopped, resumed and shared out."""
 
 POINTING_METHODS = "excite,c-mwp,mwp,center"
 GROUNDING_METHODS = "excite,c-mwp,mwp,grad,guided,cam,center"  # not lrp, which is slow

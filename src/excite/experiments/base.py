@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from excite.methods import Method
     from excite.models import Classifier
     from excite.session import Cue
-    from excite.vocabulary import Concept
+    from excite.vocabulary import Concept, Labels
 
 MethodLayer = tuple[str, str]
 """A method and the layer at which it is read."""
@@ -231,6 +231,13 @@ def check_some_were_read(records: object, asked: int, failures: Sequence[str], w
         raise DataError(f"none of the {asked} images {why}could be read{first}")
 
 
+def labels_of(classifier: Classifier) -> Labels:
+    """The words of a classifier; a `ModelError` if it has none."""
+    if classifier.labels is None:
+        raise ModelError(f"{classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
+    return classifier.labels
+
+
 class Experiment:
     """A classifier and annotated images: the queries on each image.
 
@@ -253,9 +260,7 @@ class Experiment:
 
     def __init__(self, classifier: Classifier, dataset: Dataset, *, skip: int = 0, limit: int | None = None) -> None:
         self.names = selected(dataset.names, skip, limit)
-        if classifier.labels is None:
-            raise ModelError(f"{classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
-        self.classifier, self.dataset, self._labels = classifier, dataset, classifier.labels
+        self.classifier, self.dataset, self._labels = classifier, dataset, labels_of(classifier)
         self.concepts: dict[str, Concept | None] = {}
         self.unknown: Counter[str] = Counter()
         self.difficult = self.empty = 0
@@ -423,12 +428,7 @@ def maps_by_method(targets: Iterable[Entry]) -> dict[MethodLayer, list[Entry]]:
 
 
 def left_out_lines(left_out: Mapping[str, Any]) -> list[str]:
-    """What an experiment left out and why, as sentences.
-
-    Example:
-        >>> left_out_lines({"unknown": {"sheep": 3}, "difficult": 0, "empty": 2})
-        ['targets the classifier has no word for: sheep (3)', 'images with nothing to look for: 2']
-    """
+    """What an experiment left out and why, as sentences."""
     unknown = Counter(left_out["unknown"]).most_common()
     reasons = {
         "targets the classifier has no word for": ", ".join(f"{category} ({count})" for category, count in unknown),
@@ -452,10 +452,7 @@ def hash_of(name: str, seed: int) -> str:
 
 
 def held_out(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str]:
-    """The images to choose thresholds on: a pseudo-random share, ordered by a hash of name and seed.
-
-    Reporting on the same images would be biased: the best of many is partly the luckiest.
-    """
+    """The images to choose on, a pseudo-random share: the scores of a choice on its own images are biased."""
     ordered = sorted(set(names), key=lambda name: hash_of(name, seed))
     if len(ordered) < 2:
         raise DataError("too few images to choose thresholds on some and measure on others: give at least 2")

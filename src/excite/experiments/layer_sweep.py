@@ -1,8 +1,4 @@
-"""The best layer of a classifier, measured on annotated images (the paper's layer selection effects).
-
-Method, layer and alpha are chosen on one half of the images; all figures are about the other half. Records hold facts
-(the distance of each maximum, the IoU of each box), so that the measure may change without another forward pass.
-"""
+"""The best layer of a classifier, measured on annotated images (the paper's layer selection effects)."""
 
 from __future__ import annotations
 
@@ -132,11 +128,7 @@ def report(
     by: By = "pointing",
     seed: int = 0,
 ) -> LayerReport:
-    """Choose method, layer and alpha on one half of the images, and score them on the other half.
-
-    The halves depend on the images' names and the seed only. A score on the images of the choice would be biased: the
-    best of many is partly the luckiest.
-    """
+    """Choose method, layer and alpha on one half of the images, and score them on the other half."""
     halves: tuple[list[Entry], list[Entry]] = ([], [])
     for record in records:
         halves[half_of(record["image"], seed)].extend(record["targets"])
@@ -234,16 +226,7 @@ class LayerMeasurement(base.Measurement):
 
 
 class LayerSweep(base.Experiment):
-    """Measures layers and methods of a classifier on annotated images.
-
-    Args:
-        classifier, dataset, skip, limit: as for an `Experiment`.
-        layers: the layers to try; None for the ends of its blocks.
-        methods: names from `excite.METHODS`.
-
-    Attributes:
-        layers: for each layer the height and width of the map of a square image.
-    """
+    """Measures layers and methods of a classifier on annotated images."""
 
     def __init__(
         self,

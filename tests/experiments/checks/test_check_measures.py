@@ -12,8 +12,7 @@ from torch import nn
 
 from excite.errors import ModelError
 from excite.experiments.checks import perturbation
-from excite.experiments.checks.base import CheckedImage
-from excite.experiments.checks.mass import judge_response, mass_kept, response_seen, values_agree
+from excite.experiments.checks.base import CheckedImage, judge_response, mass_kept, response_seen, values_agree
 from excite.experiments.checks.run import CheckMeasurement
 from excite.metrics.ranking import rank_correlation
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def judge_independence(measured: Sequence[Measured], method: str) -> Verdict:
     shares = measured[0]["shares"]
     curves = {name: mean_curve([one["curves"][name] for one in measured]) for name in measured[0]["curves"]}
     half = next(k for k, share in enumerate(shares) if share >= 0.5)
-    left = {name: mean([_average(one["curves"][name][half:]) for one in measured]) for name in curves}
+    left = {name: mean([fmean(one["curves"][name][half:]) for one in measured]) for name in curves}
     standing = standing_of(left[method].value, UNLIKE, LIKE)
     words = {"holds": "come", "doubtful": "come only in part", "fails": "hardly come"}[standing]
     text = (
@@ -102,10 +103,6 @@ def judge_independence(measured: Sequence[Measured], method: str) -> Verdict:
     lines = {name: [(0.0, 1.0), *zip(shares, curve, strict=True)] for name, curve in curves.items()}
     panel = Panel("Likeness to the map of a random network", "share of layers, from the top", "rank correlation", lines)
     return Verdict(standing, (text, *([f"The others: {others}."] if others else [])), rows, (panel,))
-
-
-def _average(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 RANDOMISATION = Check(
@@ -132,7 +129,7 @@ def _others(seen: CheckedImage) -> Iterator[Concept]:
 
 def judge_classes(measured: Sequence[Measured], method: str) -> Verdict:
     """Maps of different concepts must differ, those with contrast more than those without."""
-    likeness = {name: [_average(one["likeness"][name]) for one in measured] for name in measured[0]["likeness"]}
+    likeness = {name: [fmean(one["likeness"][name]) for one in measured] for name in measured[0]["likeness"]}
     each = {name: mean(values) for name, values in likeness.items()}
     standing = standing_of(each[method].value, DIFFERENT, ALIKE)
     words = {"holds": "differ", "doubtful": "differ a little", "fails": "are nearly the same"}
@@ -209,10 +206,7 @@ REMOVAL = Check("removal", "Does the answer fade with what the map calls evidenc
 
 
 def under_small_changes(seen: CheckedImage) -> dict[str, Any]:
-    """The rank correlation of each method's map with that of the noisy, the mirrored and the shifted image.
-
-    And the L2 distance of the map under noise, relative to the map's norm.
-    """
+    """The rank correlation of each method's map with that of the noisy, the mirrored and the shifted image."""
     noisy = seen.maps_of(picture=_noisy(seen.picture, seen.seed))
     mirrored = seen.maps_of(picture=ImageOps.mirror(seen.picture))
     likeness, moved = {}, {}

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from excite import __version__
 from excite.errors import ImageError, MethodError
 from excite.experiments.base import Measurement, ReadableLayers, image_records
-from excite.experiments.checks import mass, perturbation
+from excite.experiments.checks import base, perturbation
 from excite.experiments.checks.base import STANDINGS, Check, CheckedImage, worst
 from excite.experiments.report import figures
 from excite.experiments.report.page import write_page
-from excite.experiments.report.tables import markdown_table, text_table
+from excite.experiments.report.tables import markdown_table
 from excite.images import file_state, find_images, read_image
 from excite.io.cache import fingerprint
 from excite.io.text import for_markdown, markdown_code
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CHECKS: Mapping[str, Check] = {
     check.name: check
     for check in (
-        *(mass.MASS, mass.VALUES, mass.RESPONSE),
+        *(base.MASS, base.VALUES, base.RESPONSE),
         *(perturbation.RANDOMISATION, perturbation.CLASSES, perturbation.REMOVAL, perturbation.STABILITY),
     )
 }
@@ -134,21 +134,7 @@ class SanityReport:
 
 
 class SanityChecks:
-    """Checks the maps of a method on a classifier, in comparison with other methods.
-
-    Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        pictures: the files to check it on.
-        method: a name from `excite.METHODS`.
-        layer: at which to read it and the maps without contrast; None for the default layers.
-        checks: names from `CHECKS`.
-        seed: of all random draws.
-
-    Attributes:
-        layers: for each method, by name, the layer at which it is read; the checked one first.
-        unreadable: why a method of comparison is left out.
-        failures: a line for each unreadable image.
-    """
+    """Checks the maps of a method on a classifier, in comparison with other methods."""
 
     def __init__(
         self,
@@ -196,12 +182,7 @@ class SanityChecks:
 
 
 def pictures_of(patterns: Sequence[str], limit: int) -> list[Path]:
-    """The files of images, folders and patterns, or of scikit-image's photographs; at most ``limit``, evenly spread.
-
-    Example:
-        >>> [file.name for file in pictures_of([], 2)]
-        ['chelsea.png', 'astronaut.png']
-    """
+    """The files of images, folders and patterns, or of scikit-image's photographs; at most ``limit``, evenly spread."""
     spec = find_spec("skimage")
     if patterns:
         files = find_images(patterns)
@@ -277,14 +258,5 @@ def write_figure(report: SanityReport, path: Path) -> Path | None:
 def write_html(report: SanityReport, facts: list[tuple[str, str]], command: str, path: Path) -> Path:
     """Write the report as an HTML page."""
     verdicts = {CHECKS[name].question: verdict for name, verdict in report.verdicts.items()}
-    return write_page(
-        path,
-        "check.html",
-        report=report,
-        curves=curves_figure(verdicts.values(), report.method),
-        titles=[panel.title for verdict in verdicts.values() for panel in verdict.panels],
-        verdicts=verdicts,
-        tables={question: text_table(verdict.rows) for question, verdict in verdicts.items()},
-        facts=facts,
-        command=command,
-    )
+    curves = curves_figure(verdicts.values(), report.method)
+    return write_page(path, "check.html", report=report, curves=curves, verdicts=verdicts, facts=facts, command=command)

@@ -1,8 +1,4 @@
-"""The record of an image in grounding, with the rank of the right box for each phrase and method, and the scores.
-
-Records are facts for both readings of the truth: tables can be counted again without another forward pass. Gamma is
-chosen on held-out images; recall, average precision and pointing are measured on the others.
-"""
+"""The record of an image in grounding, with the rank of the right box for each phrase and method, and the scores."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excite.datasets.base import union
+from excite.datasets.base import Sample, union
 from excite.errors import DataError, ProposalError
 from excite.experiments.base import Measurement
 from excite.experiments.report.tables import MethodRow, estimate_fields
@@ -85,12 +81,8 @@ class PhraseTask:
 
     def read(self) -> Image.Image:
         """The image; a `DataError` if it has another size than its annotation: the boxes would lie elsewhere."""
-        picture, path, size = read_image(self.described.path), str(self.described.path), self.described.size
-        if size not in {None, picture.size}:
-            raise DataError(
-                f"{path!r} is {picture.width} x {picture.height} pixels, but annotated for "
-                f"{' x '.join(map(str, size))}: its boxes lie elsewhere; annotate it again"
-            )
+        picture, described = read_image(self.described.path), self.described
+        Sample(described.name, described.path, (), described.size).check_size(picture.size)
         return picture
 
 
@@ -268,10 +260,7 @@ class RankingScores:
 
 
 class RankingComparison:
-    """Scores of several rankings of the same phrases, and their paired differences.
-
-    Phrases of one image are not independent, so the bootstrap draws whole images. All rankings are resampled alike.
-    """
+    """Scores of several rankings of the same phrases, and their paired differences; the bootstrap draws images."""
 
     def __init__(self, mentions: Mapping[str, Sequence[Mention]]) -> None:
         self._mentions = mentions

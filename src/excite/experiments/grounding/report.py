@@ -234,14 +234,11 @@ class GroundingReport(Report[GroundingRun]):
         leads = [lead for run in self.runs for lead in run.leads]
         if not leads:
             return None
-        models = [[lead.model] * self.several for lead in leads]
-        return Table(
-            [f"{leads[0].method} over", *["network"] * self.several, "all phrases", "small instances"],
-            [
-                [_called(lead.over), *model, _points(lead.r1), _points(lead.r1_small)]
-                for lead, model in zip(leads, models, strict=True)
-            ],
-        )
+        body: list[list[Cell | str]] = [
+            [_called(lead.over), *[lead.model] * self.several, _points(lead.r1), _points(lead.r1_small)]
+            for lead in leads
+        ]
+        return Table([f"{leads[0].method} over", *["network"] * self.several, "all phrases", "small instances"], body)
 
     def groups_table(self) -> Table | None:
         """Recall at 5 of each group and their mean; None where the data have no groups."""

@@ -1,7 +1,4 @@
-"""Grounding: which region of an image does a phrase refer to? (paper, 4.3: text-to-region association).
-
-The protocol is the paper's (docs/grounding.md). Ranked boxes of other systems are scored on the same phrases.
-"""
+"""Grounding: which region of an image does a phrase refer to? (paper, 4.3: text-to-region association)."""
 
 from __future__ import annotations
 
@@ -13,17 +10,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from excite.datasets.base import FARTHEST, read_lines, read_text
-from excite.errors import DataError, ModelError
-from excite.experiments import GROUNDING_METHODS, HELD_OUT
-from excite.experiments.base import (
-    ExperimentRun,
-    ReadableLayers,
-    check_some_were_read,
-    checked_share,
-    image_records,
-    selected,
-)
-from excite.experiments.base import held_out as held_out_of
+from excite.errors import DataError
+from excite.experiments import GROUNDING_METHODS, HELD_OUT, base
+from excite.experiments.base import ExperimentRun
 from excite.experiments.grounding import measure
 from excite.experiments.grounding.measure import GAMMAS, OWN, ChosenGamma, Mention, PhraseMeasurement, PhraseTask
 from excite.experiments.report.tables import main_method
@@ -103,12 +92,12 @@ class Grounding:
         skip: int = 0,
         limit: int | None = None,
     ) -> None:
-        self.names = selected(dataset.names, skip, limit)
+        self.names = base.selected(dataset.names, skip, limit)
         self.classifier, self.dataset = classifier, dataset
         self.truth = measure.checked_truth(truth)
         self.gamma = float(gamma) if isinstance(gamma, (int, float)) else None
         self.among = _checked_gammas(gamma)
-        self.share, self.seed = checked_share(held_out), seed
+        self.share, self.seed = base.checked_share(held_out), seed
         self.cache = cache.absolute() if cache and str(proposals) in PROPOSERS else None  # for any working folder
         self.failures: list[str] = []
         source = find_proposer(proposals, self.cache)
@@ -127,14 +116,12 @@ class Grounding:
         prepare, seen = classifier.preprocess, classifier
         if isinstance(prepare, Preprocess) and not prepare.square:  # the best layers depend on the size
             seen = replace(classifier, preprocess=replace(prepare, shorter_side=side))
-        self.places = ReadableLayers(seen, chosen, None if layer is None else [layer])
+        self.places = base.ReadableLayers(seen, chosen, None if layer is None else [layer])
         layers = {method: found[:1] for method, found in self.places.layers.items()}
-        if classifier.labels is None:
-            raise ModelError(f"{classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
-        settings = (source, str(proposals), checked_trust(trust), side, hints, classifier.labels)
+        settings = (source, str(proposals), checked_trust(trust), side, hints, base.labels_of(classifier))
         self.work = PhraseMeasurement(classifier, layers, *settings)
         names = [task.name for task in self.tasks]
-        self.held = frozenset() if self.gamma is not None else held_out_of(names, self.share, seed)
+        self.held = frozenset() if self.gamma is not None else base.held_out(names, self.share, seed)
 
     def choosing(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
         """The records of the held-out images with every gamma, kept in ``choosing.jsonl``; none where it was given."""
@@ -145,7 +132,7 @@ class Grounding:
         """The gamma of each method: the given one, or the best one on the held-out images."""
         if self.gamma is not None:
             return {method: ChosenGamma(self.gamma) for method in self.work.layers}
-        check_some_were_read(records, len(self.held), self.failures, "to choose gamma on ")
+        base.check_some_were_read(records, len(self.held), self.failures, "to choose gamma on ")
         return measure.choose(records, self.truth, self.among)
 
     def records(self, out: Path, chosen: Mapping[str, ChosenGamma], workers: int | Executor = 1) -> Iterator[Entry]:
@@ -156,7 +143,7 @@ class Grounding:
     def _records(
         self, work: PhraseMeasurement, tasks: Sequence[PhraseTask], path: Path, workers: int | Executor
     ) -> Iterator[Entry]:
-        return image_records(work, tasks, path, FIELDS, workers=workers, failures=self.failures, writes=self.cache)
+        return base.image_records(work, tasks, path, FIELDS, workers=workers, failures=self.failures, writes=self.cache)
 
     @property
     def reported(self) -> list[PhraseTask]:
@@ -167,7 +154,7 @@ class Grounding:
         self, chosen: Mapping[str, ChosenGamma], records: Sequence[Entry], others: Sequence[SystemResults] = ()
     ) -> GroundingRun:
         """The results for tables and figures; those of other systems are scored on the same phrases."""
-        check_some_were_read(records, len(self.reported), self.failures)
+        base.check_some_were_read(records, len(self.reported), self.failures)
         name, layers, missing = self.classifier.name, self.work.layers, {OWN: 0}
         mentions = {method: measure.mentions_of(records, method, self.truth) for method in (*layers, OWN)}
         for other in others:
@@ -251,10 +238,7 @@ class SystemResults:
     answers: Mapping[tuple[str, str], Sequence[Ranked]]
 
     def mentions(self, records: Sequence[Entry], truth: str) -> tuple[list[Mention], int]:
-        """All phrases of the records with its results, and the number of those without one, which are missed.
-
-        An answer serves all mentions of the same words in an image; of several, each mention takes the next.
-        """
+        """All phrases of the records with its results, and the number of those without one, which are missed."""
         found, missing = [], 0
         for number, record in enumerate(records):
             turns: dict[str, int] = defaultdict(int)

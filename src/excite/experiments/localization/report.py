@@ -255,10 +255,7 @@ def _flat(row: LocalizationRow) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class BoxExample(Example):
-    """A pair of an image and a category; its share is that of the largest object, by its box.
-
-    Its maps hold the ``box`` of each method at its threshold, its ``overlap`` with the truth and its ``manner``.
-    """
+    """A pair of an image and a category; its share is that of the largest object, by its box."""
 
     truth: tuple[Box, ...]  # the true boxes
 
@@ -286,11 +283,7 @@ def _found(one: Entry, at: int, truth: Sequence[Box]) -> Entry:
 
 
 def manner(box: Sequence[float] | None, truth: Sequence[Box], *, fits: bool | None = None) -> str:
-    """How a box lies relative to the true box that it overlaps most: one of `MANNERS`.
-
-    A box that does not fit is too small where most of it lies within the object, too large where most of the object
-    lies within it, and elsewhere otherwise. Whether it fits may be known already.
-    """
+    """How a box lies relative to the true box that it overlaps most: one of `MANNERS`."""
     if box is None:
         return "no box"
     overlaps = box_iou([box], truth)[0]
@@ -304,10 +297,7 @@ def manner(box: Sequence[float] | None, truth: Sequence[Box], *, fits: bool | No
 
 
 def sizes_figure(pairs: Sequence[BoxExample], rows: Rows) -> Any:
-    """The error on fifths of the pairs, from the smallest objects to the largest, a panel for each method.
-
-    None where there are too few pairs. A method whose maps are all empty is not drawn.
-    """
+    """The error on fifths of the pairs, from the smallest objects to the largest, a panel for each method."""
     ordered = sorted(pairs, key=lambda pair: pair.share)
     ends = [round(k * len(ordered) / GROUPS) for k in range(GROUPS + 1)]
     groups = [ordered[start:end] for start, end in pairwise(ends) if end > start]

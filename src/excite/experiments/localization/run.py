@@ -1,9 +1,4 @@
-"""Localisation: does the box around the strong part of a map fit the queried object? (paper, 4.2).
-
-The protocol is the paper's (docs/localization.md). Records hold facts (the boxes, their IoU with the truth), so that
-the choice of thresholds may change without another forward pass: they are chosen on held-out images, and the errors are
-those on the others.
-"""
+"""Localisation: does the box around the strong part of a map fit the queried object? (paper, 4.2)."""
 
 from __future__ import annotations
 

@@ -234,10 +234,7 @@ class PointingReport(Report[PointingRun]):
         )
 
     def layers_figure(self, run: PointingRun) -> Any:
-        """The score of each method at each layer of one network, a panel for all and one for Difficult pairs.
-
-        None where no method was read at several layers. A method whose maps are all empty is not drawn.
-        """
+        """The score of each method at each layer of one network, a panel for all and one for Difficult pairs."""
         by_method = [[row for row in run.rows if row.method == method] for method in methods_of(run.rows)]
         lines = [each for each in by_method if len(each) > 1 and not all(row.all_empty for row in each)]
         if not lines:

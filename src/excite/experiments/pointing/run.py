@@ -1,8 +1,4 @@
-"""The Pointing Game: does the maximum of a map lie on an object of the queried category? (paper, 4.1).
-
-Records hold facts (the point, its distance to the truth): the tolerance may change without another forward pass. Scores
-are the accuracy per category, and its mean over categories with a bootstrap interval.
-"""
+"""The Pointing Game: does the maximum of a map lie on an object of the queried category? (paper, 4.1)."""
 
 from __future__ import annotations
 
@@ -172,10 +168,7 @@ def best_rows(rows: Iterable[PointingRow]) -> list[PointingRow]:
 
 
 def wins(rows: Iterable[PointingRow]) -> dict[str, int]:
-    """The number of categories (of all pairs) in which each method, at its best layer, is the best on its network.
-
-    Ties count for each of them. A category without any hit has no winner.
-    """
+    """The number of categories (of all pairs) in which each method, at its best layer, is the best on its network."""
     players = best_rows(rows)
     won = dict.fromkeys((row.method for row in players), 0)
     for model in dict.fromkeys(row.model for row in players):
@@ -262,11 +255,7 @@ class PointingMeasurement(Measurement):
 
 
 class PointingGame(Comparison):
-    """Points at the objects of annotated images with several methods, and counts the hits.
-
-    ``difficult`` is the Difficult subset, as pairs of an image's name and a category; None: by the paper's rule. The
-    other arguments are those of a `Comparison`.
-    """
+    """Points at the objects of annotated images with several methods, and counts the hits."""
 
     def __init__(  # noqa: PLR0913 - all but two may be left out
         self,

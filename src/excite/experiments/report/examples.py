@@ -1,7 +1,4 @@
-"""Example images of an experiment: the choice of best and worst cases, and their drawing.
-
-Objects are outlined by lines that are light and dark, so that they are visible without colour and on any background.
-"""
+"""Example images of an experiment: the choice of best and worst cases, and their drawing."""
 
 from __future__ import annotations
 
@@ -161,10 +158,7 @@ def rows_to_show(rows: Sequence[AnyRow], main: str) -> tuple[dict[str, list[AnyR
 def best_of_each_kind(
     examples: Sequence[AnyExample], successes: Sequence[Sequence[bool]], kinds: Kinds[AnyExample], each: int
 ) -> dict[str, list[AnyExample]]:
-    """The best examples of each kind: at most one of an image, and the categories take turns.
-
-    First comes the best of each category, then the second best: examples of one category alone would show little.
-    """
+    """The best examples of each kind: at most one of an image, and the categories take turns."""
     taken: set[str] = set()
     found: dict[str, list[AnyExample]] = {}
     for kind, rate in kinds.items():

@@ -108,11 +108,7 @@ def curves_figure(
     *,
     sparse: bool = False,
 ) -> tuple[Any, Any]:
-    """A figure of curves over the same values, and its axes; a large open marker is at the chosen value.
-
-    A curve has the number of its line style, its label, its heights and the chosen value, if any. ``names`` are those
-    of both axes; a ``sparse`` figure has markers at about ten of the values only.
-    """
+    """A figure of curves over the same values, and its axes; a large open marker is at the chosen value."""
     figure = new_figure(*SIZE)
     axes = figure.add_subplot()
     style_axes(axes)

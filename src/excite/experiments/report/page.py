@@ -1,8 +1,4 @@
-"""Reports of experiments: their tables, sentences and pages.
-
-A page is one file that fetches nothing; ``templates`` has its skeleton ``page.html``, ``parts.html`` (tables, figures,
-examples), ``style.css``, and a template of each experiment.
-"""
+"""Reports of experiments: their tables, sentences and pages."""
 
 from __future__ import annotations
 

@@ -75,10 +75,7 @@ class Table:
 
 
 def ranked(values: Sequence[Estimate | float | None], *, highest: bool = True, zeros: bool = True) -> list[Cell]:
-    """A column whose best two values are marked, with intervals; what looks equal is ranked equal.
-
-    Low values are the best ones where not ``highest``; without ``zeros``, zeros are never among the best.
-    """
+    """A column whose best two values are marked, with intervals; what looks equal is ranked equal."""
     numbers = [value.value if isinstance(value, Estimate) else value for value in values]
     shown = {f"{number:.1f}" for number in numbers if number or (zeros and number is not None)}
     best = sorted(shown, key=float, reverse=highest)[:2] if len(shown) > 1 else []

@@ -71,11 +71,7 @@ class TimedNetwork:
 
 
 def open_network(model: str, device: str = "cpu") -> TimedNetwork:
-    """A network by any name or file that `excite.load` takes.
-
-    Weights are read from packages and from a named file or folder. All others are random, which does not change the
-    time.
-    """
+    """A network by any name or file that `excite.load` takes."""
     card = find_card(model)
     files = files_of(model)
     at_hand = card.pretrained is not None and (bool(files) or model in WITH_WEIGHTS)
@@ -100,10 +96,7 @@ def photograph(size: tuple[int, int]) -> Image.Image:
 
 
 def figure_layers(network: TimedNetwork, most: int = MOST_LAYERS) -> list[str]:
-    """The layers of the paper's figure: ends of blocks from top to bottom, evenly spread, and the default layer.
-
-    Layers in parallel branches are left out: no share of the forward pass lies above them.
-    """
+    """The layers of the paper's figure: ends of blocks from top to bottom, evenly spread, and the default layer."""
     module, picture = network.module, network.picture
     seen = [layer.name for layer in spatial_layers(module, picture)]
     blocks = {layer.name for layer in candidate_layers(module, picture, most=ALL)}

@@ -120,11 +120,7 @@ def plain_forward(network: TimedNetwork, pictures: int) -> Callable[[], object]:
 def candidate(
     network: TimedNetwork, method: str, *, layer: str = "", concepts: int = 1, pictures: int = 1
 ) -> Candidate:
-    """The input gradient, MWP, c-MWP or the compiled c-MWP on a network.
-
-    A map ends at the layer, or at the default one if empty; the input gradient at the image. The latter is computed for
-    one concept after the other.
-    """
+    """The input gradient, MWP, c-MWP or the compiled c-MWP on a network."""
     layer = "input" if method == GRADIENT else layer or network.layer
     case = Case(network.name, layer, method, concepts, pictures)
 

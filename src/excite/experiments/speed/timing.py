@@ -106,10 +106,7 @@ class Rounds:
     _done: list[tuple[float, dict[Case, tuple[float, float]], float]] = field(default_factory=list)
 
     def run(self, candidates: Sequence[Candidate], budget: float, least: int = LEAST) -> None:
-        """As many rounds as fit in the budget of seconds, and at least ``least``.
-
-        The first round is a warm-up and is not counted, unless it alone takes longer than the budget.
-        """
+        """As many rounds as fit in the budget of seconds, and at least ``least``."""
         ready = {}
         for candidate in candidates:
             try:
