@@ -103,6 +103,7 @@ OF_COLOURS = TABLE["colours"] | {
 }
 NETWORK = """name: "n" input: "data" input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 8
 layer { name: "fc" type: "InnerProduct" bottom: "data" top: "fc" inner_product_param { num_output: 2 } }"""
+ROW = '{"image": "1.jpg", "tags": ["sea", "sky", "boat"], "user": "ann"}\n'
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,8 @@ def world(tmp_path_factory):
     (folder / "other").mkdir()
     for name, squares in scenes(6):
         picture(folder / "photos" / f"{name}.png", squares)
-    for name, text in {"page.html": "<html>", "two.txt": "a\nb\n", "taken.onnx": "", "net.prototxt": NETWORK}.items():
+    files = {"page.html": "<html>", "two.txt": "a\nb\n", "taken.onnx": "", "net.prototxt": NETWORK, "raw.jsonl": ROW}
+    for name, text in files.items():
         (folder / name).write_text(text)
     write_proposals(folder / "none.npz", {})
     network = torchvision_models().get_model("squeezenet1_1", weights=None, num_classes=3)
@@ -147,7 +149,8 @@ class TestRefused:
 
     @pytest.mark.usefixtures("model")
     @pytest.mark.parametrize(
-        ("package", "words"), {"higra": "ground cat.png red", "onnxscript": "export c --onnx a.onnx"}.items()
+        ("package", "words"),
+        {"higra": "ground cat.png red", "onnxscript": "export c --onnx a.onnx", "uvicorn": "serve"}.items(),
     )
     def test_a_missing_package_is_named(self, excite, world, package, words, monkeypatch):
         monkeypatch.chdir(world)

@@ -53,12 +53,6 @@ def photos(here):
 
 @pytest.mark.parametrize("name", TABLES)
 class TestBench:
-    def test_json_is_what_the_file_says(self, bench, name):
-        (answer,) = bench(name, "--json", "--out", "out").answers
-        answer.pop("seconds", None)
-        assert answer == json.loads(Path("out/rows.json").read_text())
-        assert sorted(path.name for path in Path("out").glob("*.*") if path.suffix != ".jsonl") == sorted(TABLES[name])
-
     def test_several_networks(self, bench, name):
         asked = (name, "--model", "colours", "--model", "twin", "--out", "out")
         (answer,) = bench(*asked, "--json").answers
@@ -100,13 +94,10 @@ class TestPointing:
         assert [row["model"] for row in answer["rows"]] == ["a/head", "b/head"]
 
     def test_layers(self, bench):
-        options = ("pointing", "--layer", 2, "--layer", 1)
-        (answer,) = bench(*options, "--json", methods="mwp,center").answers
-        assert [(row["method"], row["layer"]) for row in answer["rows"]][:2] == [("mwp", "2"), ("mwp", "1")]
-        assert len(answer["rows"]) == 3
-        twice = bench(*options, "--model", "colours", "--model", "twin", methods="mwp,center").out
-        assert "mwp at 2" in twice
-        assert "center at" not in twice
+        asked = ("pointing", "--layer", 2, "--layer", 1, "--model", "colours", "--model", "twin")
+        told = bench(*asked, methods="mwp,center").out
+        assert "mwp at 2" in told
+        assert "center at" not in told
 
     def test_what_was_left_out_is_told(self, bench, voc):
         picture(voc / "JPEGImages/blue.jpg", [("blue", (0, 0, 9, 9))])
@@ -178,46 +169,21 @@ class TestGrounding:
 
 
 class TestLayers:
-    def test_a_table_a_figure_and_a_file(self, excite, model, voc):
-        ended = excite("layers", "my/colours", "--data", voc, "--tolerance", 0)
-        assert (ended.code, ended.err) == (0, "")
-        out = Path("excite-out/layers-my-colours")
-        assert (out / "layers.png").read_bytes().startswith(b"\x89PNG")
-        assert json.loads((out / "layers.json").read_text())["recommended"]["layer"] == "1"
-        kept = (out / "records.jsonl").read_bytes()
-        assert excite("layers", "my/colours", "--data", voc, "--tolerance", 0).out == ended.out
-        assert (out / "records.jsonl").read_bytes() == kept
-
     def test_a_broken_picture_and_unknown_categories(self, excite, model, here):
         blue = [(f"blue{k}", [("blue", (0, 0, 9, 9))]) for k in range(3)]
         voc = make_voc(here / "voc", [*scenes(12), *blue])
         (voc / "JPEGImages/000003.jpg").write_text("no image")
-        ended = excite("layers", model, "--data", voc)
+        ended = excite("layers", "my/colours", "--data", voc, "--tolerance", 0)
         assert ended.code == 1
         told = "left out: targets the classifier has no word for: blue (3); images with nothing to look for: 3\n"
         assert told in ended.out
-        assert "recommended" in ended.out
+        assert json.loads(Path("excite-out/layers-my-colours/layers.json").read_text())["recommended"]["layer"] == "1"
         first, last = ended.err.splitlines()
         assert "000003.jpg" in first
         assert last == "excite: 1 of 15 images could not be read"
 
 
 class TestCheck:
-    def test_the_json_says_the_same_as_the_file_and_nothing_is_measured_twice(self, excite, model, photos, monkeypatch):
-        asked = ("check", model, photos, "--json", "--no-page", "--only", "values,classes")
-        (answer,) = excite(*asked).answers
-        written = json.loads(Path("excite-out/check-colours/check.json").read_text())
-        assert written.pop("command") == "excite check colours photos --json --no-page --only values,classes"
-        assert written == answer
-        assert (list(answer["checks"]), answer["pictures"]) == (["values", "classes"], 6)
-        monkeypatch.setattr("excite.experiments.checks.run.CheckMeasurement.__call__", None)
-        assert excite(*asked).answers == [answer]
-
-    def test_a_method_that_fails_ends_with_1(self, excite, model, photos):
-        ended = excite("check", model, photos, "--no-page", "--only", "randomisation,classes", "--method", "center")
-        assert ended.code == 1
-        assert "No: the maps of center" in ended.out
-
     def test_broken_pictures(self, excite, model, photos, here):
         (here / photos / "broken.png").write_bytes(b"no image")
         ended = excite("check", model, photos, "--no-page", "--only", "values")

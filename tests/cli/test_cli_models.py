@@ -121,9 +121,6 @@ class TestLs:
         assert rows["conv1"]["receptive field"] == 7
         assert rows["layer4"]["receptive field"] == 435  # as published for ResNet-18
         assert rows["avgpool"]["receptive field"] == "all"
-        header, *lines, _ = excite("ls", "layers", "torchvision:resnet18").out.splitlines()
-        assert "stride  receptive field  recommended" in header
-        assert len(lines) == len(rows)
 
     def test_layers_of_the_papers_network(self, excite, monkeypatch):
         def nobody(*_, **__):
@@ -134,18 +131,8 @@ class TestLs:
         (marked,) = [line.split() for line in out.splitlines()[1:-1] if line.split()[-1] == "1" and "_s2" in line]
         assert marked == ["pool2/3x3_s2", "MaxPool2d", "192", "28x28", "8.0", "27", "1"]
 
-    def test_labels_by_model(self, excite):
-        rows = json.loads(excite("ls", "labels", "tabby", "--model", "torchvision:resnet18", "--json").out)
-        assert [row["index"] for row in rows] == [281]
-        assert len(json.loads(excite("ls", "labels", "--json").out)) == 1545
-        assert excite("ls", "labels", "crane").out.splitlines()[1].split() == ["134", "crane"]
-
 
 def test_help_and_version(excite):
-    for arguments, code in (([], 2), (["ls"], 2), (["-h"], 0), (["attend", "--help"], 0), (["ls", "layers", "-h"], 0)):
-        ended = excite(*arguments)
-        assert (ended.code, ended.err) == (code, "")
-        assert ended.out.startswith("Usage: excite")
-    assert excite("attend", "--help").out.count("  excite attend ") >= 4  # examples
+    assert excite("attend", "-h").out.count("  excite attend ") >= 4  # examples
     ended = excite("--version")
     assert (ended.code, ended.out) == (0, f"excite {version('excite')}\n")

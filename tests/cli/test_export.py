@@ -16,19 +16,6 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 
-def test_a_file_that_agrees_is_written_and_may_be_written_again(excite, model, cat):
-    answer = excite("export", model, "--onnx", "map.onnx", "--check", cat, "--json").answers[0]
-    assert answer["file"] == "map.onnx"
-    assert answer["bytes"] == Path("map.onnx").stat().st_size
-    assert answer["method"] == "c-mwp"
-    assert answer["agreement"]["pictures"] == 1
-    assert answer["agreement"]["map"] < 1e-5
-    ended = excite("export", model, "--onnx", "map.onnx", "--method", "mwp", "--no-dynamic")
-    assert ended.code == 0
-    assert "checked on 1 image: the map differs by at most" in ended.out
-    assert "mwp" in ended.out
-
-
 def test_torch_export_writes_a_file_too_and_none_that_does_not_agree(excite, model, here, monkeypatch):
     """Written twice, and not a third time: what is there stays in place.
 
@@ -36,7 +23,7 @@ def test_torch_export_writes_a_file_too_and_none_that_does_not_agree(excite, mod
     """
     command = ("export", model, "--pt2", "map.pt2", "--no-dynamic")
     assert excite(*command).code == 0
-    assert excite(*command).code == 0
+    assert "checked on 1 image: the map differs by at most" in excite(*command).out
     before = Path("map.pt2").read_bytes()
     monkeypatch.setattr("excite.export.export.LIMIT", -1.0)
     assert "the file differs from the library by" in excite(*command).complaint

@@ -22,11 +22,7 @@ PATIENCE = 120  # seconds; machines may be busy
 
 
 class Instant:
-    """In place of a choice of classifier: one that is there at once and knows red and green.
-
-    Args:
-        seconds: how long it takes to look at an image.
-    """
+    """In place of a choice of classifier: one that is there at once, and needs so long to look at an image."""
 
     def __init__(self, *, seconds=0):
         self.seconds = seconds
@@ -71,6 +67,15 @@ def multipart(*parts, boundary="edge"):
     return body + f"--{boundary}--\r\n".encode(), {"Content-Type": f"multipart/form-data; boundary={boundary}"}
 
 
+def refused(answer, status):
+    """The one line of an answer that refuses."""
+    assert answer.status_code == status, answer.text
+    assert list(answer.json()) == ["error"]
+    line = answer.json()["error"]
+    assert "\n" not in line
+    return line
+
+
 @dataclass
 class Running:
     """A server in a process of its own."""
@@ -111,16 +116,11 @@ def started(*command, folder=None, log=subprocess.PIPE, **environment):
         [sys.executable, *command], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
     ) as process:
         try:
-            told = json.loads(process.stdout.readline() or process.stderr.read())
-            yield Running(process, **told)
+            told = json.loads(process.stdout.readline() or process.stderr.read())  # the address and the token
+            yield Running(process, *(told.values() if isinstance(told, dict) else told))
             check_ends_well(process)
         finally:
             process.kill()
-
-
-def running(limits=None):
-    """A server of colours with little patience."""
-    return started("-c", f"import servers\nservers.run({limits or {}!r})")
 
 
 def check_ends_well(process, number=signal.SIGTERM):
@@ -134,15 +134,12 @@ def check_ends_well(process, number=signal.SIGTERM):
     assert lines <= {"excite: warning: Invalid HTTP request received."}, err
 
 
-def announce(url, token):
-    print(json.dumps({"url": url, "token": token}), flush=True)
-
-
-def run(limits):
-    """In that process: serve until told to end."""
+def run_impatient(**limits):
+    """In that process: a server of colours with little patience, until it is told to end."""
     from excite.web import guard as limited
     from excite.web import server
 
     limited.PATIENCE, limited.LINGER, server.IDLE = 1.5, 0.5, 1.5
     server.CONNECTIONS = 20
-    server.serve(colour_service("slow", seconds=1, **limits), port=0, announce=announce)
+    service = colour_service("slow", seconds=1, **limits)
+    server.serve(service, port=0, announce=lambda *told: print(json.dumps(told), flush=True))

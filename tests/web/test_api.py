@@ -6,12 +6,15 @@ import io
 import json
 import re
 import threading
+import tomllib
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from servers import colour_service, encoded, multipart, red_square
+from servers import colour_service, encoded, multipart, red_square, refused
 from starlette.testclient import TestClient
 
 from excite.errors import LostSignalWarning
@@ -34,14 +37,6 @@ def sent(asked, content=None):
     return asked.post("/pictures", content=red_square() if content is None else content).json()["picture"]
 
 
-def refused(answer, status):
-    assert answer.status_code == status, answer.text
-    assert list(answer.json()) == ["error"]
-    line = answer.json()["error"]
-    assert "\n" not in line
-    return line
-
-
 def test_a_picture_is_sent_once_and_asked_for_often(asked):
     told = asked.post("/pictures", content=red_square(), headers={"Content-Type": "image/png"}).json()
     assert (told["width"], told["height"]) == (96, 48)
@@ -50,9 +45,7 @@ def test_a_picture_is_sent_once_and_asked_for_often(asked):
     for _ in range(2):
         answer = asked.post("/attend", data={"picture": told["picture"], "concept": "red"}).json()
         assert answer["picture"] == told["picture"]
-        (found,) = answer["maps"]
-        assert 60 <= found["point"][0] < 84
-        assert 6 <= found["point"][1] < 30
+        assert len(answer["maps"]) == 1
 
 
 def test_points_and_boxes_are_those_of_the_picture_that_was_sent(asked, service):
@@ -61,10 +54,10 @@ def test_points_and_boxes_are_those_of_the_picture_that_was_sent(asked, service)
     answer = asked.post("/attend", files={"image": large}, data={"concept": "red"}).json()
     assert service.uploads.find(answer["picture"]).picture.width < 200
     (found,) = answer["maps"]
-    assert 600 <= found["point"][0] < 840
-    assert 60 <= found["point"][1] < 300
-    assert found["box"][0] > 480
-    assert found["box"][2] <= 960
+    (x, y), (left, _, right, _) = found["point"], found["box"]
+    assert 600 <= x < 840
+    assert 60 <= y < 300
+    assert 480 < left < right <= 960
     assert (answer["width"], answer["height"]) == (960, 480)
 
 
@@ -91,8 +84,7 @@ def test_an_image_in_json_and_its_overlay(asked):
     for text in (image, f"data:image/png;base64,{image}"):
         answer = asked.post("/attend", json={"image": text, "concept": "red", "overlay": True}).json()
         drawn = Image.open(io.BytesIO(base64.b64decode(answer["maps"][0]["overlay"])))
-        assert drawn.format == "PNG"
-        assert drawn.size == (96, 48)
+        assert (drawn.format, drawn.size) == ("PNG", (96, 48))
         assert "values" not in answer["maps"][0]
 
 
@@ -124,66 +116,37 @@ def test_a_kept_picture_is_shown_small_as_jpeg(asked):
     answer = asked.get(f"/pictures/{key}", params={"side": 32})
     shown = Image.open(io.BytesIO(answer.content))
     assert (answer.headers["content-type"], shown.format, shown.size) == ("image/jpeg", "JPEG", (32, 16))
-    assert "private" in answer.headers["cache-control"]
-    assert "immutable" in answer.headers["cache-control"]
+    assert {"private", "immutable"} <= set(answer.headers["cache-control"].split(", "))
     assert Image.open(io.BytesIO(asked.get(f"/pictures/{key}").content)).size == (96, 48)  # never larger
     assert "2048" in refused(asked.get(f"/pictures/{key}?side=2049"), 400)
     refused(asked.get(f"/pictures/{key}?side=-1"), 400)
 
 
 def test_facts(asked):
-    models = asked.get("/models").json()
-    assert models["default"] == "colours"
-    assert [one["name"] for one in models["models"]] == ["colours", "again"]
-    assert models["models"][0]["words"] is True
-    assert models["models"][0]["layer"] in models["models"][0]["layers"]
-    assert {"c-mwp", "excite"} <= {one["name"] for one in asked.get("/methods").json()}
-    assert asked.get("/labels").json()["count"] == 2
+    assert [one["name"] for one in asked.get("/models").json()["models"]] == ["colours", "again"]
     (red,) = asked.get("/labels?search=RED&model=again").json()["labels"]
     assert red == {"index": 0, "label": "red", "synonyms": []}
     assert "colours, again" in refused(asked.get("/labels?model=other"), 404)
-    assert asked.get("/health").json()["status"] == "ok"
 
 
-WRONG = {
-    "nothing": ({}, 400, "image"),
-    "both": ({"picture": "0" * 32, "image": "aGk="}, 400, "image"),
-    "an unknown field": ({"concpet": "red"}, 400, "'concpet'"),
-    "an unknown concept": ({"concept": "blue"}, 400, "blue"),
-    "an unknown method": ({"method": "mwq"}, 400, "mwp"),
-    "an unknown layer": ({"layer": "17"}, 400, "17"),
-    "an unknown model": ({"model": "vgg"}, 404, "colours, again"),
-    "numbers for concepts": ({"concept": [1, 2]}, 400, "concept"),
-    "not a yes or no": ({"values": "perhaps"}, 400, "values"),
-    "too many concepts": ({"concept": ["red"] * 51}, 400, "50"),
-    "a long concept": ({"concept": "red " * 300}, 400, "1000"),
-    "too many drawings": ({"concept": ["red"] * 11, "overlay": True}, 400, "10"),
-    "no image's key": ({"picture": "../x"}, 404, "key"),
+WRONG = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text())["questions"] | {
+    "too many concepts": ["50", {"concept": ["red"] * 51}],
+    "a long concept": ["1000", {"concept": "red " * 300}],
+    "too many drawings": ["10", {"concept": ["red"] * 11, "overlay": True}],
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_questions_are_told_in_one_line(asked, case):
-    fields, status, word = WRONG[case]
-    if "picture" not in fields and case != "nothing":
-        fields = {"picture": sent(asked), **fields}
-    assert word in refused(asked.post("/attend", json=fields), status)
+    word, fields = WRONG[case]
+    question = fields if case.startswith("without") else {"picture": sent(asked), **fields}
+    answer = asked.post("/ground" if "phrase" in fields else "/attend", json=question)
+    assert word in refused(answer, 404 if {"model", "picture"} & set(fields) else 400)
 
 
-@pytest.mark.parametrize("gamma", ["-1", "nan", "inf", "1e9", "much"])
-def test_numbers_out_of_their_range(asked, gamma):
-    answer = asked.post("/ground", data={"picture": sent(asked), "phrase": "red", "gamma": gamma})
-    assert "gamma" in refused(answer, 400)
-
-
-def test_an_error_that_nobody_foresaw_tells_nothing_of_the_machine(asked, service, monkeypatch):
-    def broken(*_, **__):
-        raise RuntimeError("/home/somebody/secret.py")
-
-    monkeypatch.setattr(service, "attend", broken)
-    line = refused(asked.post("/attend", data={"picture": sent(asked)}), 500)
-    assert "secret" not in line
-    assert "log" in line
+def test_what_is_no_image_is_told_in_one_line(asked):
+    for content, word in {b"": "empty", b"text": "not an image", b"P6 9999 1000 255 ": "more than 1,000,000"}.items():
+        assert word in refused(asked.post("/pictures", content=content), 422)
 
 
 def test_too_many_at_once_are_told_when_to_come_again(asked, service):
@@ -204,8 +167,7 @@ def test_a_large_file_of_a_form_is_not_written_to_the_disk(monkeypatch):
         raise AssertionError("an image was written to the disk")
 
     monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", disk)
-    noise = np.random.default_rng(0).integers(0, 255, (800, 700, 3), dtype=np.uint8)
-    content = encoded(Image.fromarray(noise))
+    content = encoded(Image.effect_noise((700, 2500), 90))
     assert len(content) > 1.5e6  # starlette's own limit is one megabyte
     with TestClient(create_api(colour_service()), "http://localhost") as client:
         assert client.post("/pictures", files={"image": content}).json()["width"] == 700
@@ -250,12 +212,8 @@ class TestNotes:
                     meet.wait()
                     found[name, turn] = list(notes)
 
-        with warnings_as_notes():
-            threads = [threading.Thread(target=answer, args=(name,)) for name in "ab"]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+        with warnings_as_notes(), ThreadPoolExecutor(2) as pool:
+            list(pool.map(answer, "ab"))
         assert found == {(name, turn): [f"of {name}"] for name in "ab" for turn in range(5)}
 
     def test_a_warning_is_told_in_the_answer(self, asked, service, monkeypatch):

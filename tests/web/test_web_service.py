@@ -8,10 +8,9 @@ import warnings
 import numpy as np
 import pytest
 from PIL import Image
-from servers import encoded
 
 import excite
-from excite.errors import ConceptError, ImageError, LayerError, LostSignalWarning, ModelError
+from excite.errors import LostSignalWarning
 from excite.models import Choice
 from excite.web.errors import BusyError, GoneError, warnings_as_notes
 from excite.web.files import find_examples
@@ -32,41 +31,13 @@ def upload(service):
     return service.uploads.put(Image.fromarray(data.coffee()))
 
 
-class TestDesk:
-    def test_a_large_picture_is_kept_smaller_and_told_in_its_own_pixels(self):
-        uploads = UploadStore(Limits(kept_pixels=1000))
-        upload = uploads.take(encoded(Image.new("RGB", (400, 100)), "JPEG"))
-        assert upload.size == (400, 100)
-        assert upload.picture.size == (63, 16)
-        assert upload.box((0, 0, 63, 16)) == [0, 0, 400, 100]
-        assert upload.point((62, 15)) == [396, 96]
-        assert upload.point(None) is upload.box(None) is None
-
-    def test_the_same_picture_has_the_same_key_and_another_has_another(self):
-        uploads = UploadStore(Limits())
-        one = uploads.put(Image.new("RGB", (8, 8)))
-        assert uploads.put(Image.new("RGB", (8, 8))).key == one.key
-        assert uploads.put(Image.new("RGB", (4, 16))).key != one.key  # as many pixels, and all black
-        assert uploads.find(one.key).picture.size == (8, 8)
-
-    def test_the_oldest_are_forgotten(self):
-        uploads = UploadStore(Limits(pictures=300))
-        keys = [uploads.put(Image.new("RGB", (10, 5), (n, 0, 0))).key for n in range(3)]
-        with pytest.raises(GoneError, match="send it again"):
-            uploads.find(keys[0])
-        assert uploads.find(keys[2]).size == (10, 5)
-
-    @pytest.mark.parametrize(
-        ("content", "why"),
-        [
-            (b"", "empty"),
-            (b"text", "not an image"),
-            (b"P6 100 100 255 ", r"100 x 100 pixels, more than 9,999: make it smaller"),  # they are not even there
-        ],
-    )
-    def test_what_is_no_picture_is_refused(self, content, why):
-        with pytest.raises(ImageError, match=why):
-            UploadStore(Limits(pixels=9999)).take(content)
+def test_images_have_a_key_each_and_the_oldest_are_forgotten():
+    uploads = UploadStore(Limits(pictures=300))
+    keys = [uploads.put(Image.new("RGB", size)).key for size in ((10, 5), (10, 5), (5, 10), (2, 25))]
+    assert len(set(keys)) == 3  # they have as many pixels, and all are black
+    assert uploads.find(keys[3]).size == (2, 25)
+    with pytest.raises(GoneError, match="send it again"):
+        uploads.find(keys[0])
 
 
 def test_so_many_run_so_many_wait_and_phrases_leave_a_thread_free():
@@ -105,37 +76,11 @@ class TestService:
         assert len({concept for concept, _ in found}) == 10
         assert found[0][0] == "cup"
 
-    def test_the_answers_are_those_of_the_library(self, service, upload):
-        (found,) = service.attend(upload, ["spoon"], method="mwp", layer="blocks.10", against=["cup"])
-        (made,) = excite.attend(
-            service.served_model().classifier, upload.picture, "spoon", method="mwp", layer="blocks.10", against="cup"
-        )
-        np.testing.assert_array_equal(found.numpy(), made.numpy())
-        (phrase,) = service.ground(upload, ["the spoon on the right"])
+    def test_phrases_are_those_of_the_library(self, service, upload):
         (expected,) = excite.ground(service.served_model().classifier, upload.picture, "the spoon on the right")
-        assert phrase.to_json() == expected.to_json()
-        (again,) = service.ground(upload, ["the spoon on the right"])  # this time nothing is made anew
-        assert again.to_json() == expected.to_json()
-
-    @pytest.mark.parametrize(
-        ("question", "error", "why"),
-        [
-            ({"model": "/etc/passwd"}, ModelError, "not offered here: use one of words, numbers"),
-            ({"layer": "nowhere"}, LayerError, r"words has no layer 'nowhere': use one of .*blocks\.14"),
-            ({"concepts": ["cat"] * 51}, ConceptError, "at most 50"),
-            ({"concepts": ["c" * 1001]}, ConceptError, "at most 1000"),
-            ({"concepts": ["flurb"]}, ConceptError, "No label is called"),
-        ],
-    )
-    def test_what_cannot_be_answered(self, service, upload, question, error, why):
-        with pytest.raises(error, match=why):
-            service.attend(upload, **{"concepts": ["cat"], **question})
-
-    def test_the_usual_layer_is_among_the_layers(self, service):
-        served_model = service.served_model()
-        assert served_model.layer == "blocks.14"
-        assert served_model.layers.index("blocks.10") < served_model.layers.index(served_model.layer)
-        assert served_model is service.models["words"]
+        for _ in range(2):  # the second time nothing is made anew
+            (phrase,) = service.ground(upload, ["the spoon on the right"])
+            assert phrase.to_json() == expected.to_json()
 
 
 @pytest.fixture(scope="module")
@@ -150,21 +95,20 @@ def look(answers, upload):
     return lambda question="", **more: answers.look(LookQuestion(**asked, question=question, **more))
 
 
-class TestPage:
-    @pytest.mark.parametrize(
-        ("question", "title", "about"),
-        [
-            ("spoon", "spoon", ["layer blocks.14", "c-mwp"]),
-            ("", "cup", ["layer blocks.14", "c-mwp"]),
-            ("the spoon on the right", "the spoon on the right", ["phrase", "layer blocks.14", "excite"]),
-            ("umpire", "umpire", ["phrase", "layer blocks.14", "excite"]),  # no label, but words of one
-            ("surf board", "surf board", ["phrase", "layer blocks.14", "excite"]),
-        ],
+@pytest.fixture(scope="module")
+def compare(answers, upload):
+    asked = {"model": "words", "picture": upload.key}
+    return lambda concepts, methods, layers=(): answers.compare(
+        CompareQuestion(**asked, concepts=concepts, methods=methods, layers=layers)
     )
-    def test_a_word_a_phrase_and_nothing_said(self, look, question, title, about):
-        view = look(question)["view"]
-        assert view["title"] == title
-        assert view["about"][-len(about) :] == about
+
+
+class TestPage:
+    def test_a_word_a_phrase_and_nothing_said(self, look):
+        for question in ("spoon", "the spoon on the right", "umpire", "surf board", ""):  # some are words of a label
+            view = look(question)["view"]
+            how = ["layer blocks.14", "c-mwp"] if question in {"spoon", ""} else ["phrase", "layer blocks.14", "excite"]
+            assert (view["title"], view["about"][-len(how) :]) == (question or "cup", how)
 
     def test_places_are_shares_and_numbers_are_pixels_as_sent(self, look, upload):
         assert upload.size != upload.picture.size
@@ -175,20 +119,16 @@ class TestPage:
         assert np.allclose(np.multiply(view["box"], [*upload.size, *upload.size]), told["box"], atol=0.1)
         assert max(view["box"]) <= 1
 
-    @pytest.mark.parametrize(
-        ("asked", "error"),
-        [
-            ({"question": "flurb"}, "No label is called 'flurb'"),
-            ({"question": "cat " * 100_000}, "write at most 1000."),
-            ({"question": "cat", "against": "dog" * 400}, "write at most 1000."),
-            ({"question": "a small spoon", "against": "cup"}, "a single concept"),
-            ({"method": "mwq"}, "mwp"),
-        ],
-    )
-    def test_what_cannot_be_answered_is_told_beside_the_picture(self, look, upload, asked, error):
-        shown = look(**asked)
-        assert (shown["view"], shown["picture"]["key"]) == (None, upload.key)
-        assert error in shown["error"]
+    def test_what_cannot_be_answered_is_told_beside_the_picture(self, look, upload):
+        for error, asked in {
+            "No label is called 'flurb'": {"question": "flurb"},
+            "write at most 1000.": {"question": "cat", "against": "dog" * 400},
+            "a single concept": {"question": "a small spoon", "against": "cup"},
+            "mwp": {"method": "mwq"},
+        }.items():
+            shown = look(**asked)
+            assert (shown["view"], shown["picture"]["key"]) == (None, upload.key)
+            assert error in shown["error"]
 
     def test_the_layer_is_found_by_its_place(self, answers, look):
         told = answers.layers("words")
@@ -197,11 +137,7 @@ class TestPage:
         assert look("cup", layer=place)["view"]["about"][1] == "layer blocks.10"
         assert look("cup", layer=999)["view"]["about"][1] == "layer blocks.14"
 
-    def test_maps_side_by_side(self, answers, upload):
-        def compare(concepts, methods, layers=()):
-            asked = {"concepts": concepts, "methods": methods, "layers": layers}
-            return answers.compare(CompareQuestion(**asked, model="words", picture=upload.key))
-
+    def test_maps_side_by_side(self, compare):
         assert compare("cat, dog, cup", ["mwp"] * 9)["error"] == "These are 27 maps: choose fewer, at most 24."
         assert compare("cup", [])["error"] == "Choose at least one method."
         rows = compare("cup, spoon", ["mwp", "c-mwp"], [3])["rows"]
@@ -215,9 +151,7 @@ class TestPage:
         for other in ({}, {"picture": "../../etc/passwd"}, {"example": "nothing"}):
             assert "send it again" in answers.look(LookQuestion(model="words", **other))["error"]
 
-    def test_warnings_are_told_beside_the_map_and_not_in_the_log(
-        self, answers, look, service, upload, monkeypatch, capsys
-    ):
+    def test_warnings_are_told_beside_the_map_and_not_in_the_log(self, look, compare, service, monkeypatch, capsys):
         def attend(*asked, **more):
             warnings.warn("hardly anything arrived", LostSignalWarning, stacklevel=1)
             return Service.attend(service, *asked, **more)
@@ -226,8 +160,7 @@ class TestPage:
         with warnings_as_notes():
             shown = look("cup", findings=True)
             assert (shown["view"]["notes"], len(shown["findings"])) == (["Hardly anything arrived."], 8)
-            asked = CompareQuestion(model="words", picture=upload.key, concepts="cup", methods=["mwp", "c-mwp"])
-            told = answers.compare(asked)
+            told = compare("cup", ["mwp", "c-mwp"])
             assert (told["error"], len(told["rows"])) == ("Hardly anything arrived.", 1)
         assert capsys.readouterr().err == ""
 
