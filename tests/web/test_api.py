@@ -44,15 +44,15 @@ def test_a_picture_is_sent_once_and_asked_for_often(asked):
     assert asked.post("/pictures", content=body, headers=headers).json() == told
     for _ in range(2):
         answer = asked.post("/attend", data={"picture": told["picture"], "concept": "red"}).json()
-        assert answer["picture"] == told["picture"]
-        assert len(answer["maps"]) == 1
+        assert (answer["picture"], len(answer["maps"])) == (told["picture"], 1)
 
 
 def test_points_and_boxes_are_those_of_the_picture_that_was_sent(asked, service):
     """An image that is kept smaller answers in its own pixels."""
     large = red_square((960, 480), (600, 60, 840, 300))
     answer = asked.post("/attend", files={"image": large}, data={"concept": "red"}).json()
-    assert service.uploads.find(answer["picture"]).picture.width < 200
+    upload = service.uploads.find(answer["picture"])
+    assert (upload.picture.width < 200, upload.point(None), upload.box(None)) == (True, None, None)
     (found,) = answer["maps"]
     (x, y), (left, _, right, _) = found["point"], found["box"]
     assert 600 <= x < 840
@@ -126,7 +126,7 @@ def test_facts(asked):
     assert [one["name"] for one in asked.get("/models").json()["models"]] == ["colours", "again"]
     (red,) = asked.get("/labels?search=RED&model=again").json()["labels"]
     assert red == {"index": 0, "label": "red", "synonyms": []}
-    assert "colours, again" in refused(asked.get("/labels?model=other"), 404)
+    assert [asked.get(path).status_code for path in ("/methods", "/health", "/nothing")] == [200, 200, 404]
 
 
 WRONG = tomllib.loads(Path(__file__).with_name("hostile.toml").read_text())["questions"] | {
@@ -147,6 +147,11 @@ def test_wrong_questions_are_told_in_one_line(asked, case):
 def test_what_is_no_image_is_told_in_one_line(asked):
     for content, word in {b"": "empty", b"text": "not an image", b"P6 9999 1000 255 ": "more than 1,000,000"}.items():
         assert word in refused(asked.post("/pictures", content=content), 422)
+
+
+def test_an_error_that_nobody_foresaw_tells_nothing_of_the_machine(asked, service, monkeypatch):
+    monkeypatch.setattr(service, "attend", None)
+    assert "NoneType" not in refused(asked.post("/attend", data={"picture": sent(asked)}), 500)
 
 
 def test_too_many_at_once_are_told_when_to_come_again(asked, service):
