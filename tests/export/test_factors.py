@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from excite.export.compiled import SplitGraph
 from excite.export.export import quiet_torch
-from excite.export.factors import factor_products
 from excite.export.formats import write_onnx
+from excite.export.simplify import factor_products
 from excite.export.trace import MapModule, Sizes, trace_map
 
 SIDE = 12

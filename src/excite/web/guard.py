@@ -1,7 +1,6 @@
 """The guard around everything that is served: who may ask, how much, how slowly, and with which headers.
 
-Requests are refused before the app sees them, each with one line of JSON that arrives also while the client still
-sends. Their bodies are read here, with limits of size and time, and kept in memory only.
+Bodies are read here, with limits of size and time, and kept in memory only.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.responses import HTMLResponse
 
+from excite.web.answers import filled_in
 from excite.web.errors import LOG, RefusedError, error_response
-from excite.web.files import filled_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -144,14 +143,11 @@ class Guard:
         return None
 
     def _is_host(self, given: str) -> bool:
-        named = HOST.fullmatch(given.lower())
-        if named is None:
-            return False
-        name = (named[1] or named[2]).rstrip(".")
-        try:
-            return name in self._hosts or (self._any_address and bool(ipaddress.ip_address(name)))
-        except ValueError:
-            return False
+        if named := HOST.fullmatch(given.lower()):
+            name = (named[1] or named[2]).rstrip(".")
+            with suppress(ValueError):
+                return name in self._hosts or (self._any_address and bool(ipaddress.ip_address(name)))
+        return False
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
@@ -188,10 +184,9 @@ def _is_same_origin(headers: Headers) -> bool:
     origin = headers.get("origin")
     if origin is None:
         return headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
-    try:
+    with suppress(ValueError):
         return urlsplit(origin).netloc.lower() == headers.get("host", "").lower() != ""
-    except ValueError:
-        return False
+    return False
 
 
 def with_security_headers(send: Send) -> Send:

@@ -23,9 +23,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from excite.errors import ExciteError, visible
 from excite.web.api import create_api
 from excite.web.errors import LOG, bounded_log, error_response, warnings_as_notes
-from excite.web.files import find_examples, find_reports, report_routes
 from excite.web.guard import CONTENT, SECURITY, Guard, Token, respond_and_drain, with_security_headers
-from excite.web.page import page_routes
+from excite.web.page import find_examples, find_reports, page_routes, report_routes
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,9 +43,7 @@ REASONS = {
     errno.EADDRNOTAVAIL: "it is no address of this machine; use 127.0.0.1, or 0.0.0.0",
 }
 CONNECTIONS = 256  # a browser opens half a dozen
-HEAD = 64 * 1024  # bytes of a request before its body; the guard is stricter, with a better message
 IDLE = 30.0  # seconds for a whole head
-LAST_WORDS = 1.0  # seconds to read the reason why a connection is closed
 
 
 def serve(  # noqa: PLR0913 - all but one may be left out
@@ -78,13 +75,8 @@ def serve(  # noqa: PLR0913 - all but one may be left out
         app = create_api(service)
         app.include_router(report_routes(found))
         app.include_router(page_routes(service, found, find_examples(examples)))
-        guard = Guard(
-            app,
-            limits=service.limits,
-            hosts=_names(host),
-            any_address=host in ANY,
-            token=Token(token) if token else None,
-        )
+        needed = Token(token) if token else None
+        guard = Guard(app, limits=service.limits, hosts=_names(host), any_address=host in ANY, token=needed)
         logging.getLogger("python_multipart").setLevel(logging.ERROR)  # a broken form is reported to the client
         loading = threading.Thread(target=_load, args=(service,), name="loading", daemon=True)
         loading.start()
@@ -136,8 +128,8 @@ def _names(host: str) -> list[str]:
 def _listening_socket(host: str, port: int) -> socket.socket:
     """A listening socket, before anything heavy is loaded."""
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = addresses[0]
         return socket.create_server(address[:2], family=family, backlog=128)
     except (socket.gaierror, UnicodeError) as error:
         raise ExciteError(f"{host!r} is no name or address of this machine: use 127.0.0.1, or 0.0.0.0") from error
@@ -203,7 +195,7 @@ class Connection(H11Protocol):
         ):
             self.transport.write(self.conn.send(event) or b"")
         self._refused = True
-        self.loop.call_later(LAST_WORDS, self._leave)
+        self.loop.call_later(1.0, self._leave)  # seconds to read the reason
 
     def _leave(self) -> None:
         if not self.transport.is_closing():
@@ -233,7 +225,7 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 timeout_keep_alive=15,  # seconds between two requests
                 timeout_graceful_shutdown=5,  # seconds for pending requests when the server ends
-                h11_max_incomplete_event_size=HEAD,
+                h11_max_incomplete_event_size=64 * 1024,  # bytes of a head; the guard is stricter
             )
         )
         self._on_start = started

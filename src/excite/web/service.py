@@ -68,6 +68,10 @@ class Upload:
     picture: Image.Image  # upright and RGB, made smaller if it was very large
     size: tuple[int, int]  # width and height as it was sent: the coordinates of points and boxes in answers
 
+    def smaller(self, side: int) -> Image.Image:
+        """The image with at most so many pixels on its longer side."""
+        return shrunk(self.picture, side / max(self.picture.size))
+
     def point(self, point: tuple[int, int] | None) -> list[int] | None:
         """A point of the kept image in pixels of the one that was sent."""
         if point is None:
@@ -81,6 +85,12 @@ class Upload:
             return None
         scales = [sent / kept for sent, kept in zip(self.size, self.picture.size, strict=True)]
         return [round(at * scale, 2) for at, scale in zip(box, scales * 2, strict=True)]
+
+
+def shrunk(picture: Image.Image, share: float) -> Image.Image:
+    """An image with this share of its sides, if that is less than all."""
+    width, height = (max(1, round(each * share)) for each in picture.size)
+    return picture.resize((width, height), Image.Resampling.LANCZOS) if share < 1 else picture
 
 
 class UploadStore:
@@ -101,10 +111,7 @@ class UploadStore:
         size = picture.size
         if max(size) > LONGEST:  # a resized strip of one pixel by millions would take all memory
             raise ImageError(f"the image has {size[0]} x {size[1]} pixels: no side may have more than {LONGEST:,}")
-        share = math.sqrt(self._limits.kept_pixels / (size[0] * size[1]))
-        if share < 1:
-            smaller = (max(1, round(size[0] * share)), max(1, round(size[1] * share)))
-            picture = picture.resize(smaller, Image.Resampling.LANCZOS)
+        picture = shrunk(picture, math.sqrt(self._limits.kept_pixels / (size[0] * size[1])))
         key = hashlib.sha256(f"{size} {picture.size}".encode() + picture.tobytes()).hexdigest()[:32]
         upload = Upload(key, picture, size)
         self._uploads.put(key, upload, picture.width * picture.height * 3)
@@ -209,9 +216,7 @@ class Service:
             raise ModelError(f"the classifier {name!r} is not offered here: use one of {', '.join(self.models)}")
         return self.models[name]
 
-    def findings(
-        self, upload: Upload, model: str | None = None, most: int = 10, method: str = "c-mwp"
-    ) -> list[tuple[str, float]]:
+    def findings(self, upload: Upload, model: str | None, most: int, method: str = "c-mwp") -> list[tuple[str, float]]:
         """The classifier's most probable concepts; the forward pass is the one that `attend` needs for this method."""
         found = self.served_model(model).cache.findings(upload.picture, most, method=method)
         trim_memory()
