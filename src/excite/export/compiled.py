@@ -217,10 +217,14 @@ class SplitGraph:
         if not extractor.value_infos.keys() >= set(self._seen):
             model = onnx.shape_inference.infer_shapes(model)
             extractor = onnx.utils.Extractor(model)
-        _count_by(model.graph, PICTURE)
-        self._up = _session(extractor.extract_model([PICTURE], [OUTPUT, *self._seen]), threads)
-        _count_by(model.graph, SIGNAL)
-        lower = extractor.extract_model([SIGNAL, *self._seen], [MAP])
+
+        def part(inputs: list[str], outputs: list[str]) -> Any:
+            for node in filter(_counts, model.graph.node):  # the size of the batch is that of this part's first input
+                node.input[0] = inputs[0]
+            return extractor.extract_model(inputs, outputs)
+
+        self._up = _session(part([PICTURE], [OUTPUT, *self._seen]), threads)
+        lower = part([SIGNAL, *self._seen], [MAP])
         self._stretched, self._together = _stretched(lower.graph, set(self._seen))
         self._down = _session(lower, threads)
 
@@ -264,13 +268,6 @@ def _counts(node: Any) -> bool:
     """Whether a node is the size of the batch of images or signals."""
     ends = {each.name: each.i for each in node.attribute}
     return node.op_type == "Shape" and node.input[0] in INPUTS and (ends.get("start", 0), ends.get("end")) == (0, 1)
-
-
-def _count_by(graph: Any, name: str) -> None:
-    """Take the size of the batch from this input."""
-    for node in graph.node:
-        if _counts(node):
-            node.input[0] = name
 
 
 def _stretched(graph: Any, seen: set[str]) -> tuple[list[str], bool]:

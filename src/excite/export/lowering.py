@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Interpreter
 from torch.nn import functional
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
+Sides = Sequence[Any]  # a number for each dimension, of sizes perhaps a symbolic one
 aten = torch.ops.aten
 OUTSIDE = -math.inf  # the value beyond the edge, for a maximum
 EXACT = 2**24  # integers up to this are exact in float32
 
 
 def transposed(
-    signal: Tensor,
-    weight: Tensor,
-    size: Sequence[Any],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
+    signal: Tensor, weight: Tensor, size: Sides, stride: Sides, padding: Sides, dilation: Sides, groups: int
 ) -> Tensor:
     """The transpose of a convolution, for children of a size: a transposed convolution, cut to it.
 

@@ -126,8 +126,8 @@ def create_api(service: Service) -> FastAPI:
         redirect_slashes=False,
         exception_handlers=ERROR_HANDLERS,
     )
-    app.include_router(_questions(service))
-    app.include_router(_facts(service))
+    for router in _routers(service):
+        app.include_router(router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "assets"))  # the page's script, style and icon
 
     @app.get("/docs", include_in_schema=False)
@@ -144,11 +144,12 @@ def _problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": answers.Problem, "description": PROBLEMS[code]} for code in codes or PROBLEMS}
 
 
-def _questions(service: Service) -> APIRouter:
-    """The calls with an image."""
-    router, limits, concurrency = APIRouter(tags=["questions"]), service.limits, service.concurrency
+def _routers(service: Service) -> tuple[APIRouter, APIRouter]:
+    """The calls with an image, and those without."""
+    questions, facts = APIRouter(tags=["questions"]), APIRouter(tags=["facts"])
+    limits, concurrency = service.limits, service.concurrency
 
-    @router.post(
+    @questions.post(
         "/pictures",
         summary="Send an image once, to ask for it often.",
         description="The body is the image file itself, or a form with the file `image`. It is kept in memory only.",
@@ -163,7 +164,7 @@ def _questions(service: Service) -> APIRouter:
             upload = await concurrency.run(partial(service.uploads.take, image))
         return answers.PictureAnswer(**answers.about(upload, notes))
 
-    @router.get(
+    @questions.get(
         "/pictures/{key}",
         summary="An image that is kept.",
         response_class=Response,
@@ -178,7 +179,7 @@ def _questions(service: Service) -> APIRouter:
         headers = {"Cache-Control": "private, max-age=86400, immutable"}  # the key is a hash of the pixels
         return Response(content, media_type="image/jpeg", headers=headers)
 
-    @router.post(
+    @questions.post(
         "/attend",
         summary="Where is the evidence for these concepts?",
         response_model_exclude_unset=True,
@@ -188,7 +189,7 @@ def _questions(service: Service) -> APIRouter:
     async def attend(request: Request) -> answers.AttendAnswer:
         return await concurrency.run(partial(answers.attend_answer, service, *await read_request(request, limits)))
 
-    @router.post(
+    @questions.post(
         "/ground",
         summary="Which regions do these phrases refer to?",
         response_model_exclude_unset=True,
@@ -199,33 +200,26 @@ def _questions(service: Service) -> APIRouter:
         work = partial(answers.ground_answer, service, *await read_request(request, limits))
         return await concurrency.run(work, is_phrase=True)
 
-    return router
-
-
-def _facts(service: Service) -> APIRouter:
-    """The calls without an image."""
-    router, concurrency = APIRouter(tags=["facts"]), service.concurrency
-
-    @router.get("/models", summary="The classifiers that can be asked.", responses=_problems(503))
+    @facts.get("/models", summary="The classifiers that can be asked.", responses=_problems(503))
     async def models() -> answers.ModelsAnswer:
         return await concurrency.run(partial(answers.models_answer, service))
 
-    @router.get("/methods", summary="The ways to make a map.")
+    @facts.get("/methods", summary="The ways to make a map.")
     async def methods() -> list[answers.MethodAnswer]:
         return [answers.MethodAnswer(name=one.name, description=one.description) for one in METHODS.values()]
 
-    @router.get("/labels", summary="What a classifier can be asked for.", responses=_problems(400, 404, 422))
+    @facts.get("/labels", summary="What a classifier can be asked for.", responses=_problems(400, 404, 422))
     async def labels(
         model: Annotated[str | None, Query(max_length=200, description="One of GET /models.")] = None,
         search: Annotated[str, Query(max_length=200, description="Only those with a word that contains this.")] = "",
     ) -> answers.LabelsAnswer:
         return await concurrency.run(partial(answers.labels_answer, service, model, search))
 
-    @router.get("/health", summary="Whether the server is there.")
+    @facts.get("/health", summary="Whether the server is there.")
     async def health() -> answers.Health:
         return answers.Health(status="ok", version=__version__)
 
-    return router
+    return questions, facts
 
 
 def _body(kind: type[answers.Question] | None) -> dict[str, Any]:

@@ -31,13 +31,10 @@ if TYPE_CHECKING:
     from excite.web.service import Limits
 
 HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{0,5})?")  # an address of IPv6, or a name; and a port
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PAGES = frozenset({"/", "/docs"})  # for people: these addresses may hold the token
-WITH_IMAGES = frozenset({"/pictures", "/attend", "/ground"})
 
 QUERY, HEADERS = 8 * 1024, 16 * 1024  # bytes
 FORM_AROUND = 64 * 1024  # bytes of a form beside its image
-LITTLE = 2 * 2**20  # bytes of any other request
 BODIES = 6  # the largest bodies that are held at once
 PATIENCE = 30.0  # seconds without a byte
 ALTOGETHER = 300.0  # seconds for a whole request
@@ -72,7 +69,7 @@ class Guard:
         token: Token | None = None,
     ) -> None:
         self._app = app
-        self._hosts = {host.lower().rstrip(".") for host in (*LOOPBACK, *hosts)}
+        self._hosts = {host.lower().rstrip(".") for host in ("localhost", "127.0.0.1", "::1", *hosts)}
         self._any_address = any_address
         self._token = token
         self._largest = limits.upload + FORM_AROUND
@@ -88,7 +85,8 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008, "reason": "not served here"})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body, most = bytearray(), self._largest if scope["path"] in WITH_IMAGES else LITTLE
+        body, with_image = bytearray(), scope["path"] in {"/pictures", "/attend", "/ground"}
+        most = self._largest if with_image else 2 * 2**20  # bytes
         try:
             refusal = self._refusal(scope, Headers(scope=scope), most)
             if refusal is None:

@@ -7,12 +7,11 @@ import json
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from html import unescape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -341,8 +340,7 @@ def _npy(values: Tensor) -> str:
 # The examples, and the pages of experiments with their own files.
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """An image to try, with its name in links and its title."""
 
     name: str
@@ -375,8 +373,7 @@ def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
     return found
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """A page of an experiment at /reports/NAME/FILE; the files beside it belong to it."""
 
     name: str

@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import webbrowser
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -113,10 +113,9 @@ def _checked_token(host: str, token: str | None) -> str | None:
 
 
 def _is_loopback(host: str) -> bool:
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
+    return host.lower() == "localhost"
 
 
 def _names(host: str) -> list[str]:
@@ -175,7 +174,7 @@ class Connection(H11Protocol):
     def _wait_for_head(self, *, is_needed: bool) -> None:
         """Start the timeout for a whole head, or stop it."""
         if is_needed and self._waiting is None:
-            self._waiting = self.loop.call_later(IDLE, self._leave)
+            self._waiting = self.loop.call_later(IDLE, self.transport.close)
         elif not is_needed and self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
@@ -184,7 +183,7 @@ class Connection(H11Protocol):
         """Answer what is no HTTP. The rest is discarded for a moment, so that the client can read the answer."""
         del msg
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:  # in the middle of another answer
-            self._leave()
+            self.transport.close()
             return
         answer = error_response(400, "this is no HTTP request that can be read, or its head is too large")
         answer.headers.update({**SECURITY, "Content-Security-Policy": CONTENT, "Connection": "close"})
@@ -195,11 +194,7 @@ class Connection(H11Protocol):
         ):
             self.transport.write(self.conn.send(event) or b"")
         self._refused = True
-        self.loop.call_later(1.0, self._leave)  # seconds to read the reason
-
-    def _leave(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
+        self.loop.call_later(1.0, self.transport.close)  # seconds to read the reason
 
 
 async def _crowded(_scope: Scope, receive: Receive, send: Send) -> None:
