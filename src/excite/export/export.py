@@ -59,8 +59,7 @@ class Exported:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without the labels."""
         facts = {key: value for key, value in self.facts.items() if key not in {"note", "labels", "multilabel"}}
-        size, agreement = self.path.stat().st_size, asdict(self.agreement)
-        return {"file": str(self.path), "bytes": size, **facts, "agreement": agreement}
+        return {"file": str(self.path), "bytes": self.path.stat().st_size, **facts, "agreement": asdict(self.agreement)}
 
 
 def export(

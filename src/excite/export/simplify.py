@@ -295,9 +295,8 @@ class _Factoring:
 
     def _times(self, node: Node, dependent: Any, factor: Any) -> list[Term] | None:
         """A term with one factor more, if that has a value for each unit and does not depend on the signal."""
-        if not (dependent in self.dependent and isinstance(factor, Node) and factor not in self.dependent):
-            return None
-        if not same(node, dependent):
+        is_factor = isinstance(factor, Node) and factor not in self.dependent
+        if not (is_factor and dependent in self.dependent and same(node, dependent)):
             return None
         terms = self._terms(dependent)
         if len({factors for _, factors in terms}) > 1:

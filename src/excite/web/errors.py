@@ -95,10 +95,7 @@ def _fault(first: Any) -> str:
 
 @contextmanager
 def collected_notes() -> Iterator[list[str]]:
-    """The warnings raised in the block, by this thread or by those with a copy of its context.
-
-    `warnings.catch_warnings` changes the whole process: a thread would catch the warnings of another.
-    """
+    """The warnings of the block in this context; `warnings.catch_warnings` would catch those of other threads too."""
     notes: list[str] = []
     before = _NOTES.set(notes)
     try:

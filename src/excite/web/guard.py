@@ -11,7 +11,6 @@ import hmac
 import ipaddress
 import re
 from contextlib import suppress
-from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     from excite.web.service import Limits
 
-HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{0,5})?")  # an address of IPv6, or a name; and a port
 PAGES = frozenset({"/", "/docs"})  # for people: these addresses may hold the token
 
 QUERY, HEADERS = 8 * 1024, 16 * 1024  # bytes
@@ -68,10 +66,8 @@ class Guard:
         any_address: bool = False,  # an IP address is a name too: the server listens at all those of the machine
         token: Token | None = None,
     ) -> None:
-        self._app = app
+        self._app, self._any_address, self._token = app, any_address, token
         self._hosts = {host.lower().rstrip(".") for host in ("localhost", "127.0.0.1", "::1", *hosts)}
-        self._any_address = any_address
-        self._token = token
         self._largest = limits.upload + FORM_AROUND
         self._held = 0  # bytes of all bodies
 
@@ -141,7 +137,8 @@ class Guard:
         return None
 
     def _is_host(self, given: str) -> bool:
-        if named := HOST.fullmatch(given.lower()):
+        # an address of IPv6, or a name; and a port
+        if named := re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{0,5})?", given.lower()):
             name = (named[1] or named[2]).rstrip(".")
             with suppress(ValueError):
                 return name in self._hosts or (self._any_address and bool(ipaddress.ip_address(name)))
@@ -159,18 +156,13 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _without_token(scope: Scope, headers: Headers, token: Token) -> Response:
-    """The response without the token in the headers; with the token in the address, a cookie and a redirection.
-
-    It redirects from a page of this server, so that the browser sends the cookie wherever the link was clicked.
-    """
-    path = scope["path"]
+    """The response without the token in the headers; with the token in the address, a cookie and a redirection."""
+    path, rest = scope["path"], token.without(scope["query_string"].decode("latin-1"))
     answer: Response = error_response(401, TOKEN_NEEDED)
-    rest = token.without(scope["query_string"].decode("latin-1"))
+    # from a page of this server, so that the browser sends the cookie wherever the link was clicked
     if rest is not None and scope["method"] in {"GET", "HEAD"} and path in PAGES:
-        to = escape(path + (f"?{rest}" if rest else ""))
-        page = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={to}">'
-        body = f'{page}<title>excite</title><a href="{to}">excite</a>'
-        return HTMLResponse(body, headers={"Set-Cookie": token.cookie, "Cache-Control": "no-store"})
+        page = filled_in("redirect.html", to=f"{path}?{rest}" if rest else path)
+        return HTMLResponse(page, headers={"Set-Cookie": token.cookie, "Cache-Control": "no-store"})
     if path in PAGES and "text/html" in headers.get("accept", ""):
         answer = HTMLResponse(filled_in("notice.html", title="A token is needed", text=TOKEN_NEEDED), 401)
     answer.headers["WWW-Authenticate"] = "Bearer"

@@ -54,10 +54,9 @@ PHOTOGRAPHS = {  # of scikit-image: those with free licences that need no downlo
     "astronaut.png": "an astronaut",
     "rocket.jpg": "a rocket",
 }
-MOST_EXAMPLES, THUMBNAIL = 12, 128  # images, and pixels of each
 PAGES = ("pointing.html", "localization.html", "grounding.html")  # the names that `excite bench` gives them
 KINDS = {".html", ".png", ".jpg", ".svg", ".csv", ".json", ".md", ".txt"}
-DEPTH, MOST_REPORTS, FOLDERS = 3, 50, 2000
+MOST_REPORTS = 50
 ALONE = (  # a report holds no scripts and fetches nothing; whatever a file there holds, it can do neither
     "sandbox allow-popups; default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'self'"
 )
@@ -132,8 +131,6 @@ def page_html(service: Service, reports: Sequence[Report], examples: Mapping[str
         side_by_side=[*SIDE_BY_SIDE, *(name for name in METHODS if name not in SIDE_BY_SIDE)],
         compared=SIDE_BY_SIDE,
         tables={name: table().ravel().tolist() for name, table in TABLES.items()},
-        marks=("point", "box", "regions"),
-        opacity=60,  # per cent
         reports=reports,
         examples=[(one.name, one.title, one.thumbnail()) for one in examples.values()],
     )
@@ -350,7 +347,7 @@ class Example(NamedTuple):
     def thumbnail(self) -> str:
         """The image, small, as a data: URL."""
         picture = read_image(self.path)
-        picture.thumbnail((THUMBNAIL * 2, THUMBNAIL))
+        picture.thumbnail((256, 128))
         return data_address("image/jpeg", jpeg(picture, quality=80))
 
 
@@ -359,7 +356,7 @@ def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
     package = find_spec("skimage")  # not imported, which takes a second
     titles: dict[Path, str] = {}
     if folder is not None:
-        titles = dict.fromkeys(find_images(str(folder))[:MOST_EXAMPLES], "")
+        titles = dict.fromkeys(find_images(str(folder))[:12], "")
     elif package is not None and package.origin is not None:
         titles = {Path(package.origin).parent / "data" / name: title for name, title in PHOTOGRAPHS.items()}
     found: dict[str, Example] = {}
@@ -391,11 +388,11 @@ def find_reports(folder: Path) -> list[Report]:
     found: list[Report] = []
     for seen, (place, folders, files) in enumerate(os.walk(folder)):
         inside = Path(place).relative_to(folder).parts
-        folders[:] = sorted(name for name in folders if not name.startswith(".")) if len(inside) < DEPTH else []
+        folders[:] = sorted(name for name in folders if not name.startswith(".")) if len(inside) < 3 else []
         for path in [Path(place, name) for name in PAGES if name in files]:
             readable = "-".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip(".-") for part in (*inside, path.stem))
             found.append(Report(f"{len(found) + 1}-{readable.strip('-') or 'report'}"[:120], _title(path), path))
-        if len(found) >= MOST_REPORTS or seen >= FOLDERS:
+        if len(found) >= MOST_REPORTS or seen >= 2000:
             break
     return found[:MOST_REPORTS]
 

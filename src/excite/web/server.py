@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from excite.web.service import Service
 
-TOKEN = re.compile(r"[!-~]{16,200}")
 ANY = {"0.0.0.0", "::", ""}  # noqa: S104 - all addresses
 REASONS = {
     errno.EADDRINUSE: "something else listens there; end it, or choose another with --port, 0 for any that is free",
@@ -57,10 +56,9 @@ def serve(  # noqa: PLR0913 - all but one may be left out
     open_browser: bool = False,
     announce: Callable[[str, str | None], None] | None = None,
 ) -> None:
-    """Serve the page and the HTTP interface until Ctrl-C or SIGTERM.
+    """Serve the page and the HTTP interface until Ctrl-C or SIGTERM, with the options of `excite serve`.
 
-    The arguments are the options of `excite serve`; ``announce`` is called with the address and the token when the
-    server is ready, and without it one line is printed.
+    ``announce`` is called with the address and the token when the server is ready; without it, one line is printed.
     """
     token = _checked_token(host, token)
     with _listening_socket(host, port) as listening:
@@ -107,7 +105,7 @@ def _checked_token(host: str, token: str | None) -> str | None:
     """The token, generated if other machines have access and none is given."""
     if token is None:
         return None if _is_loopback(host) else secrets.token_urlsafe(24)
-    if TOKEN.fullmatch(token) is None:
+    if re.fullmatch(r"[!-~]{16,200}", token) is None:
         raise ExciteError("the token is too short or has odd letters: give 16 to 200 of ASCII, without spaces")
     return token
 
