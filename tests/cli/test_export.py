@@ -51,5 +51,5 @@ def test_the_embedded_network_and_the_example_of_the_docs(excite, here):
 
 def test_the_embedded_network_serves_sizes_in_steps_of_32():
     module = MapModule(load("efficientnet-lite0").module, "blocks.14", "c-mwp")
-    served = {step: _serves(module, Sizes(224, 224, step=step, batch=True), channels=3) for step in STEPS}
+    served = {step: _serves(module, Sizes(224, 224, step=step, batch=True)) for step in STEPS}
     assert served == {1: False, 32: True}

@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from excite.export.compiled import SplitGraph
 from excite.export.export import quiet_torch
-from excite.export.factors import factor_products
 from excite.export.formats import write_onnx
 from excite.export.lowering import adaptive_avg_pool, adaptive_avg_pool_backward, max_pool_backward, pair
+from excite.export.simplify import factor_products
 from excite.export.trace import MapModule, Sizes, trace_map
 
 SIDE = 8

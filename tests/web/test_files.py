@@ -7,8 +7,7 @@ from servers import colour_service
 from starlette.testclient import TestClient
 
 from excite.web.errors import ERROR_HANDLERS
-from excite.web.files import find_examples, find_reports, report_routes
-from excite.web.page import page_html
+from excite.web.page import find_examples, find_reports, page_html, report_routes
 
 ELSEWHERE = (
     "records.jsonl ..%2fsecret.txt ..%2f..%2fsecret.txt %2fetc%2fpasswd.txt pictures pictures.txt a%00.txt link.txt "

@@ -13,8 +13,7 @@ import excite
 from excite.errors import LostSignalWarning
 from excite.models import Choice
 from excite.web.errors import BusyError, GoneError, warnings_as_notes
-from excite.web.files import find_examples
-from excite.web.page import CompareQuestion, LookQuestion, PageAnswers
+from excite.web.page import CompareQuestion, LookQuestion, PageAnswers, find_examples
 from excite.web.service import ConcurrencyLimit, Limits, Service, UploadStore
 
 data = pytest.importorskip("skimage.data")
@@ -69,7 +68,7 @@ class TestService:
     def test_the_network_looks_once(self, service, upload):
         cache = service.served_model().cache
         runs = cache.runs
-        found = service.findings(upload)
+        found = service.findings(upload, None, 10)
         assert [one.concept for one in service.attend(upload)] == [concept for concept, _ in found[:5]]
         service.attend(upload, ["spoon", "table"])
         assert cache.runs == runs + 1

@@ -1,9 +1,7 @@
 """Compiled maps: the forward and the top-down pass of one network as one graph, written once and run by onnxruntime.
 
-The graph is split in two. The network's output and the normalisers Z depend on no signal. So several signals for one
-image need the first part once, and only the second, smaller one for each signal. A batch of signals runs through the
-second part at once where its operations broadcast the values of one image: then the weights are read once for all. Some
-operations need a copy of these values for each signal; where that is much, the signals run one by one.
+The graph is split in two: the network's output and the normalisers Z depend on no signal, so several signals for one
+image need the first part once, and only the second, smaller one for each signal, or for a batch of them.
 """
 
 from __future__ import annotations
@@ -42,12 +40,11 @@ if TYPE_CHECKING:
 
 METHODS = ("mwp", "c-mwp")
 MAKERS = ("excite", "torch", "onnx", "onnxscript", "onnxruntime")  # what a graph depends on beside the network
-FORM = 3  # counts how graphs are written
 PICTURE, SIGNAL = INPUTS
 MAP, OUTPUT = OUTPUTS
 AT_ONCE = 8  # signals: more would need much memory and save little
 BROADCASTING = frozenset("Add And Div Equal Greater Less Max Min Mul Not Or Pow Sub Sum Where".split())
-STRETCHED = frozenset(["ScatterElements"])  # do not broadcast
+STRETCHED = {"ScatterElements"}  # do not broadcast
 LITTLE = 1 / 8  # of the weights' size: copying so much costs less than reading the weights again
 
 
@@ -157,11 +154,7 @@ class Compiled:
         return self._graph.down(state, signals), output
 
     def _opened(self, size: tuple[int, int] | None, threads: int | None) -> tuple[SplitGraph, Sizes]:
-        """The kept graph; a new one where there is none, or none that agrees with the library.
-
-        A new one is for any number of signals at once; of one size, a network for single images will do, too. Where
-        that fails as well it says why; and what was asked for all sizes is never written for one alone.
-        """
+        """The kept graph; a new one where there is none, or none that agrees with the library."""
         from excite.export.export import export
 
         if self.path.is_file():
@@ -170,10 +163,10 @@ class Compiled:
             except Exception:  # noqa: BLE001 - whatever is wrong with a kept file: it is made anew, or that says why not
                 self.path.unlink(missing_ok=True)
         write = partial(export, self.classifier, self.path, layer=self.layer, method=self.method, size=size)
-        try:
+        try:  # any number of signals at once
             write(dynamic=True if size is None else "batch")
         except ModelError:
-            if size is None:
+            if size is None:  # what was asked for all sizes is never written for one alone
                 raise
             write(dynamic=False)
         return self._open(threads)
@@ -224,10 +217,14 @@ class SplitGraph:
         if not extractor.value_infos.keys() >= set(self._seen):
             model = onnx.shape_inference.infer_shapes(model)
             extractor = onnx.utils.Extractor(model)
-        _count_by(model.graph, PICTURE)
-        self._up = _session(extractor.extract_model([PICTURE], [OUTPUT, *self._seen]), threads)
-        _count_by(model.graph, SIGNAL)
-        lower = extractor.extract_model([SIGNAL, *self._seen], [MAP])
+
+        def part(inputs: list[str], outputs: list[str]) -> Any:
+            for node in filter(_counts, model.graph.node):  # the size of the batch is that of this part's first input
+                node.input[0] = inputs[0]
+            return extractor.extract_model(inputs, outputs)
+
+        self._up = _session(part([PICTURE], [OUTPUT, *self._seen]), threads)
+        lower = part([SIGNAL, *self._seen], [MAP])
         self._stretched, self._together = _stretched(lower.graph, set(self._seen))
         self._down = _session(lower, threads)
 
@@ -239,8 +236,7 @@ class SplitGraph:
     def down(self, seen: list[Any], signals: Tensor) -> Tensor:
         """The maps [K, N, h, w] of signals [K, N, *output] for those images."""
         if self._together and signals.shape[1] == 1:
-            some = [self._down_once(seen, each[:, 0]) for each in torch.split(signals, AT_ONCE)]
-            return torch.cat(some)[:, None]
+            return torch.cat([self._down_once(seen, some[:, 0]) for some in torch.split(signals, AT_ONCE)])[:, None]
         return torch.stack([self._down_once(seen, each) for each in signals])
 
     def _down_once(self, seen: list[Any], signal: Tensor) -> Tensor:
@@ -253,10 +249,7 @@ class SplitGraph:
 
 
 def _between(graph: Any) -> list[str]:
-    """The values of the first part that the second uses: those that depend on the image and on no signal.
-
-    The size of a batch is no such value: each part has its own.
-    """
+    """The values of the image alone that the second part uses; not the size of a batch: each part has its own."""
     seen, dependent, counts = {PICTURE}, {SIGNAL}, set[str]()
     used: dict[str, None] = {}
     for node in graph.node:
@@ -277,18 +270,11 @@ def _counts(node: Any) -> bool:
     return node.op_type == "Shape" and node.input[0] in INPUTS and (ends.get("start", 0), ends.get("end")) == (0, 1)
 
 
-def _count_by(graph: Any, name: str) -> None:
-    """Take the size of the batch from this input."""
-    for node in graph.node:
-        if _counts(node):
-            node.input[0] = name
-
-
 def _stretched(graph: Any, seen: set[str]) -> tuple[list[str], bool]:
     """The values of one image that need a copy for each signal, and whether a batch of signals should run at once.
 
-    All operations on values of both must broadcast, and the copies must be small beside the weights: 8 bytes an
-    element, unknown sides count as one.
+    All operations on values of both must broadcast, so that the weights are read once for all signals, and the copies
+    must be small beside the weights: 8 bytes an element, unknown sides count as one.
     """
     both = [node for node in graph.node if not seen.isdisjoint(_needed(node))]
     used = [name for node in both if node.op_type in STRETCHED for name in node.input if name in seen]
@@ -328,5 +314,6 @@ def _fitting(classifier: Classifier, sizes: Sizes) -> Classifier:
 
 def _graph_path(classifier: Classifier, layer: str, method: str, size: tuple[int, int] | None) -> Path:
     """The file of the graph, named by a digest of all that it depends on."""
-    facts: list[Any] = [*identity(classifier), layer, method, size, FORM, [version(maker) for maker in MAKERS]]
+    form = 3  # counts how graphs are written
+    facts: list[Any] = [*identity(classifier), layer, method, size, form, [version(maker) for maker in MAKERS]]
     return cache_folder() / "compiled" / f"{fingerprint(facts, digits=32)}.onnx"

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from excite.models import Classifier
 
 FORMATS = {".onnx": (write_onnx, open_onnx), ".pt2": (write_pt2, open_pt2)}
-USUAL = 224  # the side of an image for a classifier without a default
 LIMIT = 1e-4  # the largest difference from the library, as a share of the map's sum
 FAINT = 1e-2  # of the signal: a contrast with a smaller sum is the difference of two nearly equal maps, whose
 # rounding is more than 1e-4 of it, in the library too. There the limit is 1e-6 of the signal.
@@ -60,8 +59,7 @@ class Exported:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without the labels."""
         facts = {key: value for key, value in self.facts.items() if key not in {"note", "labels", "multilabel"}}
-        size, agreement = self.path.stat().st_size, asdict(self.agreement)
-        return {"file": str(self.path), "bytes": size, **facts, "agreement": agreement}
+        return {"file": str(self.path), "bytes": self.path.stat().st_size, **facts, "agreement": asdict(self.agreement)}
 
 
 def export(
@@ -126,7 +124,7 @@ def export(
 def example_sizes(classifier: Classifier, size: tuple[int, int] | None, *, dynamic: bool | Literal["batch"]) -> Sizes:
     """The default size of a classifier, or another, as the example for all sizes or as the only one."""
     preprocess = classifier.preprocess
-    usual = preprocess.shorter_side if isinstance(preprocess, Preprocess) else USUAL
+    usual = preprocess.shorter_side if isinstance(preprocess, Preprocess) else 224
     height, width = size or (usual, usual)
     return Sizes(height, width, step=1 if dynamic is True else None, batch=bool(dynamic))
 
@@ -139,10 +137,8 @@ def _try_once(module: MapModule, sizes: Sizes, classifier: Classifier) -> None:
     except ExciteError:
         raise
     except RuntimeError as error:
-        said = str(error).partition("\n")[0]
-        raise ModelError(
-            f"{classifier.name} fails on an image of {sizes.height} x {sizes.width}: {said}; give another --size"
-        ) from error
+        place, said = f"an image of {sizes.height} x {sizes.width}", str(error).partition("\n")[0]
+        raise ModelError(f"{classifier.name} fails on {place}: {said}; give another --size") from error
 
 
 @contextmanager
@@ -151,15 +147,10 @@ def quiet_torch() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
-            for kind in (FutureWarning, DeprecationWarning, UserWarning):
-                warnings.simplefilter("ignore", kind)
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(before)
-
-
-# The comparison of a file with the library, on the same images.
 
 
 def noise_image(sizes: Sizes) -> Tensor:
@@ -179,17 +170,13 @@ def preprocessed(classifier: Classifier, picture: Image.Image, sizes: Sizes) -> 
         values = replace(preprocess, multiple=sizes.step)(picture)
     if sizes.fit(values.shape[1], values.shape[2]):
         return values
-    size = (sizes.height, sizes.width)
-    return functional.interpolate(values[None], size, mode="bilinear", align_corners=False)[0]
+    return functional.interpolate(values[None], (sizes.height, sizes.width), mode="bilinear")[0]
 
 
 def compare(run: MapFunction, module: MapModule, pictures: Sequence[Tensor], *, batch: bool) -> Agreement:
-    """Run a file and the library on preprocessed images [3, H, W], with the top class of each as the signal.
-
-    With ``batch`` also on a batch of two: an image, and the same upside down.
-    """
+    """Run a file and the library on preprocessed images [3, H, W], with the top class of each as the signal."""
     inputs = [picture[None] for picture in pictures]
-    if batch:
+    if batch:  # an image, and the same upside down
         inputs.append(torch.stack([pictures[0], pictures[0].flip(1)]))
     maps, outputs, sums = zip(*(_differences(run, module, each) for each in inputs), strict=True)
     return Agreement(len(pictures), max(maps), max(outputs), min(sums))

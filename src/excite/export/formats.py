@@ -33,8 +33,6 @@ MapFunction = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 KEY = "excite"  # of the entry in a file
 MARK = "made by excite export"
 TAIL = 2**22  # bytes at the end of a file that contain the entry
-OPSET = 18  # the first in which a scatter can add up
-MOST = 2**31 - 2**24  # bytes that an ONNX file without others beside it can hold
 ENTRY = f"{KEY}.json"  # of a .pt2
 
 
@@ -50,12 +48,12 @@ def check_onnx() -> None:
 def write_onnx(traced: TracedGraph, facts: dict[str, Any], file: BinaryIO) -> None:
     """Write a graph as one ONNX file."""
     size = sum(tensor.numel() * tensor.element_size() for tensor in traced.graph.state_dict().values())
-    if size > MOST:
+    if size > 2**31 - 2**24:  # bytes
         raise ModelError("the network's weights are more than an ONNX file can hold (2 GB): export it with --pt2")
     made = torch.onnx.export(
         program(traced),
         dynamo=True,
-        opset_version=OPSET,
+        opset_version=18,  # the first in which a scatter can add up
         input_names=list(INPUTS),
         output_names=list(OUTPUTS),
         verbose=False,
@@ -68,12 +66,10 @@ def write_onnx(traced: TracedGraph, facts: dict[str, Any], file: BinaryIO) -> No
 
 def open_onnx(path: Path) -> tuple[MapFunction, dict[str, Any]]:
     """The function of an ONNX file, and its metadata."""
-    runtime = import_module("onnxruntime")
-    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    session = import_module("onnxruntime").InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
     def run(picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
-        given = dict(zip(INPUTS, (picture.numpy(), signal.numpy()), strict=True))
-        found, output = session.run(list(OUTPUTS), given)
+        found, output = session.run(list(OUTPUTS), {"picture": picture.numpy(), "signal": signal.numpy()})
         return torch.from_numpy(found), torch.from_numpy(output)
 
     return run, json.loads(session.get_modelmeta().custom_metadata_map[KEY])
@@ -95,7 +91,7 @@ def open_pt2(path: Path) -> tuple[MapFunction, dict[str, Any]]:
     def run(picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             found = module(picture, signal)
-        return found[OUTPUTS[0]], found[OUTPUTS[1]]
+        return found["map"], found["output"]
 
     return run, json.loads(extra[ENTRY])
 
@@ -118,26 +114,19 @@ def program(traced: TracedGraph) -> ExportedProgram:
     batch = BATCH if sizes.batch else 1
     picture = torch.zeros(batch, 3, sizes.height, sizes.width)
     signal = torch.zeros(batch, *traced.signal)
-    shapes: dict[str, dict[int, Any]] = {"picture": {}, "signal": {}}
-    if sizes.batch:
-        shapes["picture"][0] = shapes["signal"][0] = Dim.DYNAMIC
+    shapes: dict[str, dict[int, Any]] = {name: {0: Dim.DYNAMIC} if sizes.batch else {} for name in INPUTS}
     if sizes.step is not None:
+        least = max(1, sizes.least // sizes.step)
         for dim, name in ((2, "height"), (3, "width")):
-            least = max(1, sizes.least // sizes.step)
             # With a named dimension torch has to prove each comparison of sizes, and cannot prove some.
             shapes["picture"][dim] = sizes.step * Dim(name, min=least) if sizes.step > 1 else Dim.DYNAMIC(min=least)
-        for dim in range(2, signal.dim()):
-            shapes["signal"][dim] = Dim.AUTO
+        shapes["signal"] |= dict.fromkeys(range(2, signal.dim()), Dim.AUTO)
     with torch.no_grad(), torch.backends.nnpack.flags(enabled=False):
         return torch.export.export(NamedGraph(traced.graph), (picture, signal), dynamic_shapes=shapes, strict=False)
 
 
 def metadata(classifier: Classifier, module: MapModule, traced: TracedGraph) -> dict[str, Any]:
-    """The metadata of a file, in plain values.
-
-    Of the preprocessing ``(value - mean) * scale``, for values 0 to 255 in that order of channels; a name for a user's
-    own code.
-    """
+    """The metadata of a file, in plain values; of a user's own preprocessing its name."""
     sizes, preprocess = traced.sizes, classifier.preprocess
     name = getattr(preprocess, "__qualname__", type(preprocess).__name__)
     return {
@@ -173,11 +162,11 @@ def read_sizes(path: Path) -> Sizes:
 def check_overwrite(path: Path) -> None:
     """Refuse to overwrite a file that this command did not write."""
     try:
-        known = not path.is_file() or _has_entry(path)
+        if not path.is_file() or _has_entry(path):
+            return
     except OSError as error:
         raise ExciteError(f"cannot read {str(path)!r}, which would be written over: {error.strerror}") from error
-    if not known:
-        raise ExciteError(f"{str(path)!r} is there and was not made by excite export: give another name")
+    raise ExciteError(f"{str(path)!r} is there and was not made by excite export: give another name")
 
 
 def _has_entry(path: Path) -> bool:

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Interpreter
 from torch.nn import functional
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
+Sides = Sequence[Any]  # a number for each dimension, of sizes perhaps a symbolic one
 aten = torch.ops.aten
 OUTSIDE = -math.inf  # the value beyond the edge, for a maximum
 EXACT = 2**24  # integers up to this are exact in float32
 
 
 def transposed(
-    signal: Tensor,
-    weight: Tensor,
-    size: Sequence[Any],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
+    signal: Tensor, weight: Tensor, size: Sides, stride: Sides, padding: Sides, dilation: Sides, groups: int
 ) -> Tensor:
     """The transpose of a convolution, for children of a size: a transposed convolution, cut to it.
 
@@ -38,12 +32,11 @@ def transposed(
     if all(step == 1 for step in stride) and min(around) >= 0:
         flipped, plain = _flipped(weight, groups), [0] * len(stride)
         return torch.convolution(signal, flipped, None, stride, around, dilation, False, plain, groups)
-    extra = [
-        min(step - 1, _left_over(side, windows, step, pad, spread * (kernel - 1) + 1))
-        for side, windows, step, pad, spread, kernel in zip(
-            size, signal.shape[2:], stride, padding, dilation, weight.shape[2:], strict=True
-        )
-    ]
+    extra = [step - 1 for step in stride]
+    for dim, (side, windows) in enumerate(zip(size, signal.shape[2:], strict=True)):
+        if isinstance(side, int) and isinstance(windows, int):
+            left_over = side + padding[dim] - around[dim] - 1 - (windows - 1) * stride[dim]
+            extra[dim] = max(0, min(extra[dim], left_over))
     made = torch.convolution(signal, weight, None, stride, padding, dilation, True, extra, groups)
     for dim, side in enumerate(size, start=2):
         if stride[dim - 2] > 1 or isinstance(side, int):
@@ -64,13 +57,6 @@ def _cut(made: Tensor, dim: int, side: Any) -> Tensor:
     if not isinstance(side, int):
         return made.index_select(dim, torch.arange(side, device=made.device))
     return made if made.shape[dim] == side else made.narrow(dim, 0, side)
-
-
-def _left_over(side: Any, windows: Any, step: int, pad: int, kernel: int) -> int:
-    """The number of children at the far end in no window; as many as possible where it is unknown."""
-    if not isinstance(side, int) or not isinstance(windows, int):
-        return step - 1
-    return max(0, side + 2 * pad - ((windows - 1) * step + kernel))
 
 
 def convolution_backward(
@@ -141,11 +127,13 @@ def max_pool_backward(signal: Tensor, child: Tensor, *options: Any) -> Tensor:
     """As torch's operation of that name."""
     *window, ceil, chosen = options
     kernel, stride, padding, dilation = map(pair, window)
-    pool = _MaxPool(child, kernel, stride or kernel, padding, dilation, signal.shape[-2:])
-    if not pool.is_known:
-        return _scattered(signal, chosen, child)
-    largest = aten.max_pool2d_with_indices.default(child, *options[:4], ceil)[0]  # of which the graph has one already
-    return _scattered(signal, pool.chosen(largest), child)
+    height, width = child.shape[-2:]
+    if all(isinstance(side, int) for side in (height, width, *signal.shape[-2:])) and height * width < EXACT:
+        largest = aten.max_pool2d_with_indices.default(child, *window, ceil)[0]  # of which the graph has one already
+        pool = _MaxPool(child, kernel, stride or kernel, padding, dilation, signal.shape[-2:])
+        chosen = pool.chosen(largest)
+    flat = signal.new_zeros(*signal.shape[:-2], height * width)
+    return flat.scatter_add(-1, chosen.flatten(-2), signal.flatten(-2)).view(*signal.shape[:-2], height, width)
 
 
 @dataclass
@@ -157,22 +145,20 @@ class _MaxPool:
     stride: Sequence[int]
     padding: Sequence[int]
     dilation: Sequence[int]
-    windows: Sequence[Any]  # their number in each dimension
-
-    @property
-    def is_known(self) -> bool:
-        sides = [*self.child.shape[-2:], *self.windows]
-        return all(isinstance(side, int) for side in sides) and math.prod(sides[:2]) < EXACT
+    windows: Sequence[int]  # their number in each dimension
 
     def chosen(self, largest: Tensor) -> Tensor:
         """The index of the child that is the maximum of each window, counted row by row, as torch gives it."""
-        in_row = self._largest_in_row()
-        index = self._first_indices(in_row)
+        row = self._around(self.child, -1, OUTSIDE)
+        along = ([1, each[1]] for each in (self.kernel, self.stride))
+        in_row: Tensor = aten.max_pool2d_with_indices.default(row, *along, [0, 0], [1, self.dilation[1]])[0]
+        rows, windows = (torch.arange(number, device=row.device) for number in (row.shape[-2], self.windows[1]))
+        # of the first child in each row of each window, for all rows of children
+        index = rows[:, None] * self.child.shape[-1] + windows * self.stride[1] - self.padding[1]
+        index = index.to(in_row.dtype)
         passed = [(each < in_row).to(in_row.dtype) for each in self._seen(self.child, -1)[:-1]]
         if passed:
-            further = passed[-1]
-            for each in reversed(passed[:-1]):
-                further = each * (1 + further)
+            further = reduce(lambda behind, each: each * (1 + behind), reversed(passed))
             index = further * self.dilation[1] + index
         else:
             index = index.expand(in_row.shape)
@@ -181,43 +167,24 @@ class _MaxPool:
             found = torch.where(each < largest, found, other)
         return found.to(torch.int64)
 
-    def _first_indices(self, like: Tensor) -> Tensor:
-        """The index of the first child in each row of each window, for all rows of children."""
-        height, width = self.child.shape[-2:]
-        rows, windows = (torch.arange(number, device=like.device) for number in (height, self.windows[1]))
-        return (rows[:, None] * width + windows * self.stride[1] - self.padding[1]).to(like.dtype)
-
-    def _largest_in_row(self) -> Tensor:
-        """The largest child in each row of each window, for all rows of children."""
-        row = self._around(self.child, -1, OUTSIDE)
-        kernel, stride, dilation = ([1, each[1]] for each in (self.kernel, self.stride, self.dilation))
-        found: Tensor = aten.max_pool2d_with_indices.default(row, kernel, stride, [0, 0], dilation)[0]
-        return found
-
     def _seen(self, values: Tensor, dim: int, beyond: float = OUTSIDE) -> list[Tensor]:
         """The values at each offset within the windows, along one dimension."""
         around = self._around(values, dim, beyond)
         step, last = self.stride[dim], self.stride[dim] * (self.windows[dim] - 1) + 1
         starts = [number * self.dilation[dim] for number in range(self.kernel[dim])]
-        return [self._cut(around, dim, start, last, step, values) for start in starts]
-
-    def _cut(self, around: Tensor, dim: int, start: int, last: int, step: int, values: Tensor) -> Tensor:
-        if start == self.padding[dim] and last == values.shape[dim] and step == 1:
-            return values
-        part = slice(start, start + last, step)
-        return around[..., part] if dim == -1 else around[..., part, :]
+        behind = () if dim == -1 else (slice(None),)
+        return [
+            values
+            if start == self.padding[dim] and last == values.shape[dim] and step == 1
+            else around[..., slice(start, start + last, step), *behind]
+            for start in starts
+        ]
 
     def _around(self, values: Tensor, dim: int, beyond: float) -> Tensor:
         """The values, padded as far as windows reach."""
         reach = self.stride[dim] * (self.windows[dim] - 1) + self.dilation[dim] * (self.kernel[dim] - 1) + 1
         edge = [self.padding[dim], reach - self.padding[dim] - values.shape[dim]]
         return functional.pad(values, edge if dim == -1 else [0, 0, *edge], value=beyond) if any(edge) else values
-
-
-def _scattered(signal: Tensor, chosen: Tensor, child: Tensor) -> Tensor:
-    height, width = child.shape[-2:]
-    flat = signal.new_zeros(*signal.shape[:-2], height * width)
-    return flat.scatter_add(-1, chosen.flatten(-2), signal.flatten(-2)).view(*signal.shape[:-2], height, width)
 
 
 def pair(value: Any) -> list[int]:

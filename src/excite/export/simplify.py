@@ -1,4 +1,4 @@
-"""Simplifies a traced graph: removes branches that are always zero, common subexpressions and redundant reshapes.
+"""Simplifies a traced graph: no branches that are always zero, no common subexpressions, reshapes and products.
 
 While a graph is traced, values are unknown, so children of both signs compete for both signs of the response. The
 operations alone imply much of it: the output of a ReLU is never negative, and no signal passes a ReLU to a negative
@@ -9,17 +9,19 @@ here no operation is in place any more. torch.fx's own pass for common subexpres
 from __future__ import annotations
 
 import operator
+from functools import partial, reduce
 from itertools import dropwhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
+from torch.fx.node import map_arg
 from torch.utils._pytree import tree_flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
-    from torch.fx import GraphModule
+    from torch.fx import Graph, GraphModule
 
 aten = torch.ops.aten
 
@@ -54,14 +56,7 @@ CLAMPS = _operations("clamp.default hardtanh.default")
 
 
 def simplify(module: GraphModule) -> GraphModule:
-    """Simplify a graph in place.
-
-    Example:
-        >>> from torch.fx.experimental.proxy_tensor import make_fx
-        >>> graph = make_fx(lambda x: x.relu() + x.relu().clamp(max=0))(torch.ones(2))
-        >>> [node.name for node in simplify(graph).graph.nodes]
-        ['x_1', 'relu', 'output']
-    """
+    """Simplify a graph in place."""
     facts = _ValueFacts()
     seen: dict[Hashable, Node] = {}  # what is used for each computation
     for node in list(module.graph.nodes):
@@ -74,6 +69,10 @@ def simplify(module: GraphModule) -> GraphModule:
         kept = seen.setdefault(key, node)
         if kept is not node:
             node.replace_all_uses_with(kept)
+    return _tidied(module)
+
+
+def _tidied(module: GraphModule) -> GraphModule:
     module.graph.eliminate_dead_code()
     module.recompile()
     return module
@@ -100,9 +99,10 @@ class _ValueFacts:
     def learn(self, node: Node) -> Node:
         """Record the facts about a node; return an equivalent one, or the node itself."""
         args: tuple[Any, ...] = node.args
-        for same in self._unchanged(node.target, args):
-            if interchangeable(node, same):
-                return same  # type: ignore[no-any-return]  # only nodes are interchangeable
+        for other in self._unchanged(node.target, args):
+            is_alike = isinstance(other, Node) and shape_words(node) == shape_words(other)
+            if is_alike and node.meta["val"].dtype == other.meta["val"].dtype:
+                return other  # type: ignore[no-any-return]  # a node
         if self._is_zero(node, args):
             self.zero.add(node)
             self.positive.add(node)
@@ -138,7 +138,7 @@ class _ValueFacts:
             bias = target is aten.convolution.default and args[2] is not None
             return not bias and any(each in self.zero for each in args[:2])
         if target in JOINING:
-            numbers = target not in PLACING and not _all_nodes(args)
+            numbers = target not in PLACING and not all(isinstance(each, Node) for each in args)
             return not numbers and bool(node.all_input_nodes) and self.zero.issuperset(node.all_input_nodes)
         if target is aten.clamp.default:
             return given in self.positive and args[1:] == (None, 0)
@@ -176,7 +176,7 @@ class _ValueFacts:
             return {*self._known(args[0]), args[1], *self._known(args[1])}
         if target is aten.mul.Tensor:
             return set[Any]().union(*(self._known(each) for each in args))
-        if target is aten.add.Tensor and _all_nodes(args):
+        if target is aten.add.Tensor and all(isinstance(each, Node) for each in args):
             return set[Any].intersection(*(self._known(each) for each in args))
         return self._known(args[0]) if target in DIVISIONS or only_leading(node) else set()
 
@@ -186,16 +186,13 @@ class _ValueFacts:
     def _is_masked(self, one: Any, other: Any, comparison: Any) -> bool:
         """Whether one is nonzero only where the node that the other compares with 0 is above 0."""
         return bool(
-            _all_nodes((one, other))
+            isinstance(one, Node)
+            and isinstance(other, Node)
             and other.target is comparison
             and other.args[1] == 0
             and other.args[0] in self._known(one)
             and shape_words(one)[-len(shape_of(other)) :] == shape_words(other)
         )
-
-
-def _all_nodes(args: Any) -> bool:
-    return bool(args) and all(isinstance(each, Node) for each in args)
 
 
 def shape_of(node: Any) -> list[Any]:
@@ -206,14 +203,6 @@ def shape_of(node: Any) -> list[Any]:
 def shape_words(node: Node) -> list[str]:
     """A shape for comparisons: comparing symbolic sizes themselves would add guards."""
     return [str(side) for side in shape_of(node)]
-
-
-def interchangeable(one: Node, other: Any) -> bool:
-    """Whether one can replace the other: of the same shape and type."""
-    if not isinstance(other, Node):
-        return False
-    same_type: bool = one.meta["val"].dtype == other.meta["val"].dtype
-    return same_type and shape_words(one) == shape_words(other)
 
 
 def merge_reshapes(node: Node) -> None:
@@ -243,3 +232,115 @@ def same(node: Node, other: Node) -> bool:
     """Whether both have the same shape, but for leading dimensions of size 1."""
     one, two = (list(dropwhile("1".__eq__, shape_words(each))) for each in (node, other))
     return one == two
+
+
+# The products of the top-down pass, reordered: each layer multiplies the signal by the activations and by 1 / Z, which
+# are the same for all signals. Here each value is kept as a sum of terms, each a product of a signal and such factors,
+# until it is needed: then the factors are multiplied with each other, which the first part of a split graph does once
+# for all signals (`excite.export.compiled.SplitGraph`), and with the signal once. Terms with the same factors are added
+# up before they are multiplied.
+
+
+class Term(NamedTuple):
+    """A value times its factors, none of which depends on a signal."""
+
+    values: Node
+    factors: tuple[Node, ...]
+
+
+def factor_products(module: GraphModule) -> GraphModule:
+    """Reorder a graph of an image and a signal, in place, to multiply and add as late as possible."""
+    _Factoring(module.graph).multiply()
+    return _tidied(module)
+
+
+class _Factoring:
+    """The nodes of a graph that depend on the signal, as sums of terms."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        _, signal = (node for node in graph.nodes if node.op == "placeholder")
+        self.dependent: set[Any] = {signal}
+        self._here: Any = None  # the node before which new ones are inserted
+        self._sums_of: dict[Node, list[Term]] = {}  # the terms of a node, where they are known
+        self._totals: dict[tuple[Term, ...], list[Term]] = {}
+        self._whole: dict[Node, Node] = {}
+        self._products: dict[tuple[Node, ...], Node] = {}
+
+    def multiply(self) -> None:
+        """Visit the nodes in order."""
+        node: Any
+        for node in list(self.graph.nodes):
+            if self.dependent.isdisjoint(node.all_input_nodes) or node.target is aten.sym_size.int:
+                continue
+            self.dependent.add(node)
+            self._here = node
+            terms = self._terms_of_call(node, node.args) if node.op == "call_function" else None
+            if terms is None:
+                node.args = map_arg(node.args, self._multiplied_out)
+                node.kwargs = map_arg(node.kwargs, self._multiplied_out)
+            else:
+                self._sums_of[node] = terms
+
+    def _terms_of_call(self, node: Node, args: tuple[Any, ...]) -> list[Term] | None:
+        if node.target is aten.mul.Tensor:
+            return self._times(node, *args) or self._times(node, *args[::-1])
+        if node.target is aten.add.Tensor and len(args) == 2 and not node.kwargs:
+            alike = self.dependent.issuperset(args) and all(same(node, each) for each in args)
+            return [term for each in args for term in self._terms(each)] if alike else None
+        return self._terms(args[0]) if only_leading(node) else None
+
+    def _terms(self, node: Node) -> list[Term]:
+        return self._sums_of.get(node) or [Term(node, ())]
+
+    def _times(self, node: Node, dependent: Any, factor: Any) -> list[Term] | None:
+        """A term with one factor more, if that has a value for each unit and does not depend on the signal."""
+        is_factor = isinstance(factor, Node) and factor not in self.dependent
+        if not (is_factor and dependent in self.dependent and same(node, dependent)):
+            return None
+        terms = self._terms(dependent)
+        if len({factors for _, factors in terms}) > 1:
+            return [Term(self._multiplied_out(dependent), (factor,))]
+        ((values, factors),) = self._sums_of[dependent] = self._gathered(terms)
+        return [Term(values, (*factors, factor))]
+
+    def _gathered(self, terms: Sequence[Term]) -> list[Term]:
+        """The terms, with those of the same factors added up."""
+        key = tuple(terms)
+        if key not in self._totals:
+            alike: dict[tuple[Node, ...], list[Node]] = {}
+            for values, factors in terms:
+                alike.setdefault(factors, []).append(values)
+            self._totals[key] = [Term(self._total(values), factors) for factors, values in alike.items()]
+        return self._totals[key]
+
+    def _multiplied_out(self, node: Node) -> Node:
+        """The node for the values of a node, with its products computed."""
+        terms = self._sums_of.get(node)
+        if terms is None or (len(terms) == 1 and not terms[0].factors):
+            return node
+        if node not in self._whole:
+            whole = self._total([self._product(*term) for term in self._gathered(terms)])
+            for _ in range(len(shape_of(whole)) - len(shape_of(node))):
+                whole = self._new(aten.squeeze.dim, whole, 0)
+            for _ in range(len(shape_of(node)) - len(shape_of(whole))):
+                whole = self._new(aten.unsqueeze.default, whole, 0)
+            self._whole[node] = whole
+        return self._whole[node]
+
+    def _product(self, values: Node, factors: tuple[Node, ...]) -> Node:
+        if not factors:
+            return values
+        if factors not in self._products:
+            self._products[factors] = reduce(partial(self._new, aten.mul.Tensor), factors)
+        return self._new(aten.mul.Tensor, values, self._products[factors])
+
+    def _total(self, terms: Sequence[Node]) -> Node:
+        return reduce(partial(self._new, aten.add.Tensor), terms)
+
+    def _new(self, target: Any, *args: Any) -> Node:
+        """A new node, with its shape."""
+        with self.graph.inserting_before(self._here):
+            node = self.graph.call_function(target, args)
+        node.meta["val"] = target(*map_arg(args, lambda each: each.meta["val"]))
+        return node

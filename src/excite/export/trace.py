@@ -19,9 +19,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from excite.errors import ExciteError, MethodError, ModelError
-from excite.export.factors import factor_products
 from excite.export.lowering import LoweredInterpreter
-from excite.export.simplify import simplify
+from excite.export.simplify import factor_products, simplify
 from excite.propagation.excitation_pass import ExcitationPass
 from excite.propagation.fast import tracing
 from excite.propagation.taps import main_output
@@ -42,12 +41,7 @@ LARGER = ((0, 0), (0, 1), (1, 0), (2, 3), (3, 2), (5, 4), (11, 26), (64, 7), (30
 
 @dataclass(frozen=True)
 class Sizes:
-    """The image sizes that a graph serves.
-
-    Example:
-        >>> str(Sizes(224, 224, step=32, least=64))
-        'any height and width from 64 in steps of 32'
-    """
+    """The image sizes that a graph serves."""
 
     height: int  # of the example that is traced
     width: int
@@ -98,29 +92,24 @@ class TracedGraph:
     signal: tuple[int, ...]  # the shape of a signal for one image of the example's size
 
 
-def trace_map(module: MapModule, sizes: Sizes, channels: int = 3) -> TracedGraph:
-    """Trace a module for as many sizes as the network allows; ``sizes`` is an example, and a step asks for others too.
-
-    A `ModelError` if the operations of the network depend on values, or on the number of images.
-    """
+def trace_map(module: MapModule, sizes: Sizes) -> TracedGraph:
+    """Trace a module for as many sizes as the network allows; ``sizes`` is an example, a step asks for others too."""
     steps = [] if sizes.step is None else [step for step in STEPS if not (sizes.height % step or sizes.width % step)]
     for step in steps:
         wanted = replace(sizes, step=step)
-        if _serves(module, wanted, channels):
-            traced = _trace(module, wanted, channels)
-            if traced is not None:
-                return traced
-    traced = _trace(module, replace(sizes, step=None), channels)
+        if _serves(module, wanted) and (traced := _trace(module, wanted)) is not None:
+            return traced
+    traced = _trace(module, replace(sizes, step=None))
     if traced is None:
         raise ModelError("the network takes another course for another number of images: export it with --no-dynamic")
     return traced
 
 
-def _serves(module: MapModule, sizes: Sizes, channels: int) -> bool:
+def _serves(module: MapModule, sizes: Sizes) -> bool:
     """Whether the forward pass alone is the same for other sizes: a quick check before tracing."""
     symbolic = SymbolicSizes(sizes)
     try:
-        _fake_output(module.network, symbolic, channels)
+        _fake_output(module.network, symbolic)
     except ExciteError:
         raise
     except Exception:  # noqa: BLE001 - of any kind about symbolic sizes: a fixed size works, or fails again
@@ -128,11 +117,11 @@ def _serves(module: MapModule, sizes: Sizes, channels: int) -> bool:
     return symbolic.least() is not None
 
 
-def _trace(module: MapModule, sizes: Sizes, channels: int) -> TracedGraph | None:
+def _trace(module: MapModule, sizes: Sizes) -> TracedGraph | None:
     """The graph; None where it would not be valid for all those sizes."""
     symbolic = SymbolicSizes(sizes)
     with model_errors(), torch.backends.nnpack.flags(enabled=False):  # it depends on the size of the batch
-        picture, output = _fake_output(module.network, symbolic, channels)
+        picture, output = _fake_output(module.network, symbolic)
         with symbolic.mode:
             signal = torch.empty(output.shape)
         with tracing():
@@ -141,18 +130,16 @@ def _trace(module: MapModule, sizes: Sizes, channels: int) -> TracedGraph | None
             return None
         lowered = make_fx(torch.func.functionalize(LoweredInterpreter(graph).run), **SYMBOLIC)(picture, signal)
         graph = simplify(factor_products(simplify(lowered)))
-        least = symbolic.least()
-        if least is None:
+        if (least := symbolic.least()) is None:
             return None
-    example = module.output(torch.zeros(1, channels, sizes.height, sizes.width))
+    example = module.output(torch.zeros(1, 3, sizes.height, sizes.width))
     return TracedGraph(graph, replace(sizes, least=least), tuple(example.shape[1:]))
 
 
-def _fake_output(network: nn.Module, symbolic: SymbolicSizes, channels: int) -> tuple[Tensor, Tensor]:
+def _fake_output(network: nn.Module, symbolic: SymbolicSizes) -> tuple[Tensor, Tensor]:
     """Fake images of symbolic sizes, and the fake output of the network."""
     with symbolic.mode, enable_python_dispatcher(), torch.no_grad(), torch.backends.nnpack.flags(enabled=False):
-        batch, *sides = symbolic.shape
-        picture = empty(batch, channels, *sides)
+        picture = empty(symbolic.shape[0], 3, *symbolic.shape[1:])
         return picture, main_output(network(picture))
 
 
@@ -165,9 +152,8 @@ def model_errors() -> Iterator[None]:
         raise
     except Exception as error:
         said = str(error).partition("\n")[0]
-        raise ModelError(
-            f"the network cannot be written down as one graph: {said} (--no-dynamic asks less of it)"
-        ) from error
+        message = f"the network cannot be written down as one graph: {said} (--no-dynamic asks less of it)"
+        raise ModelError(message) from error
 
 
 class SymbolicSizes:
@@ -182,9 +168,8 @@ class SymbolicSizes:
         counted = DimDynamic.DYNAMIC if sizes.batch else DimDynamic.STATIC
         context: Any = StatelessSymbolicContext(dynamic_sizes=[counted, sided, sided])
         marked = mode.from_tensor(empty(self._example), symbolic_context=context)
-        batch, height, width = marked.shape
-        self.shape = batch, height * step, width * step
-        sides: list[Any] = [batch, height, width]
+        sides: list[Any] = [*marked.shape]
+        self.shape = sides[0], sides[1] * step, sides[2] * step
         self._symbols = [None if isinstance(side, int) else side.node.expr for side in sides]
 
     def least(self) -> int | None:

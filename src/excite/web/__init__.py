@@ -1,4 +1,1 @@
-"""`excite serve`: a page (``page``, ``files``) and the HTTP interface (``api``, ``answers``) over the same ``service``.
-
-``guard`` and ``errors`` hold access, limits, errors and the log of everything that is served; ``server`` runs it.
-"""
+"""`excite serve`: a ``page`` and the HTTP interface (``api``) over one ``service``, behind one ``guard``."""

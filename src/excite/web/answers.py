@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import io
 from base64 import b64encode
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-from PIL import Image
+from jinja2 import Environment, Undefined
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from excite import __version__
 from excite.grounding.ground import GAMMA, METHOD, MOST, MOST_GAMMA
+from excite.io.text import templates_of
 from excite.readouts.box import peak, strong_box
 from excite.web.errors import RefusedError, collected_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from PIL import Image
     from torch import Tensor
 
     from excite.attention import AttentionMap
@@ -23,11 +27,6 @@ if TYPE_CHECKING:
     from excite.web.service import Service, Upload
 
 MOST_DRAWN = 10  # maps of an answer
-MOST_NUMBERS = 500_000  # of an answer
-MOST_LABELS = 200
-MOST_REGIONS = 100
-DRAWN_SIDE = 1024  # pixels of the longer side
-KEY_LETTERS = 32
 
 Point = tuple[int, int]
 PixelBox = tuple[int, int, int, int]
@@ -66,7 +65,7 @@ class GroundQuestion(Question):
     gamma: Annotated[float, Field(ge=0, le=MOST_GAMMA, allow_inf_nan=False)] = Field(
         GAMMA, description="0: the region with most of the map wins; 1: the one with most of it in each pixel."
     )
-    most: int = Field(MOST, ge=1, le=MOST_REGIONS, description="Tell at most so many regions of each phrase.")
+    most: int = Field(MOST, ge=1, le=100, description="Tell at most so many regions of each phrase.")
     figure: bool = Field(default=False, description="Also draw each phrase, its words and regions: PNG as base64.")
 
 
@@ -77,12 +76,6 @@ class PictureAnswer(BaseModel):
     width: int = Field(description="Its width in pixels, turned upright.")
     height: int = Field(description="Its height in pixels.")
     notes: list[str] = Field(description="What to keep in mind when reading the answer; usually nothing.")
-
-
-class Answer(PictureAnswer):
-    """The fields of all answers about an image."""
-
-    model: str = Field(description="The classifier that answered.")
 
 
 class MapAnswer(BaseModel):
@@ -99,9 +92,10 @@ class MapAnswer(BaseModel):
     overlay: str | None = Field(default=None, description="A PNG file as base64; only if asked for.")
 
 
-class AttendAnswer(Answer):
+class AttendAnswer(PictureAnswer):
     """The maps, in the order of the concepts."""
 
+    model: str = Field(description="The classifier that answered.")
     maps: list[MapAnswer]
 
 
@@ -133,9 +127,10 @@ class PhraseAnswer(BaseModel):
     figure: str | None = Field(default=None, description="A PNG file as base64; only if asked for.")
 
 
-class GroundAnswer(Answer):
+class GroundAnswer(PictureAnswer):
     """The phrases, in their order."""
 
+    model: str = Field(description="The classifier that answered.")
     phrases: list[PhraseAnswer]
 
 
@@ -191,13 +186,6 @@ class Problem(BaseModel):
     error: str = Field(description="One line that says what is wrong and what to do.")
 
 
-def picture_answer(service: Service, image: bytes) -> PictureAnswer:
-    """Keep an image."""
-    with collected_notes() as notes:
-        upload = service.uploads.take(image)
-    return PictureAnswer(**_about(upload, notes))
-
-
 def attend_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> AttendAnswer:
     """The maps of an image."""
     asked = AttendQuestion.model_validate(fields)
@@ -205,17 +193,16 @@ def attend_answer(service: Service, image: bytes | None, fields: dict[str, Any])
     with collected_notes() as notes:
         upload = _take_image(service, image, asked.picture, len(asked.concept or ()) if asked.overlay else 0)
         found = service.attend(upload, asked.concept or None, layer=asked.layer, against=asked.against, **how)
-    numbers = sum(one.values.numel() for one in found) if asked.values else 0
-    if numbers > MOST_NUMBERS:
+    if asked.values and (numbers := sum(one.values.numel() for one in found)) > 500_000:
         raise RefusedError(400, f"{numbers:,} values in one answer: ask for fewer concepts, or for a coarser layer")
     maps = [map_answer(upload, one, *map_readouts(one)[1:]) for one in found]
     for told, one in zip(maps, found, strict=True):
         if asked.values:
             told.values = rounded(one.values)
         if asked.overlay:
-            drawn = one.overlay(smaller(upload.picture, DRAWN_SIDE), point=True, box=True)
+            drawn = one.overlay(upload.smaller(1024), point=True, box=True)
             told.overlay = b64encode(png(drawn)).decode()
-    return AttendAnswer(**_about(upload, notes), model=how["model"], maps=maps)
+    return AttendAnswer(**about(upload, notes), model=how["model"], maps=maps)
 
 
 def ground_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> GroundAnswer:
@@ -226,10 +213,10 @@ def ground_answer(service: Service, image: bytes | None, fields: dict[str, Any])
         upload = _take_image(service, image, asked.picture, len(asked.phrase) if asked.figure else 0)
         found = service.ground(upload, asked.phrase, method=asked.method, layer=asked.layer, **how)
     phrases = [phrase_answer(upload, one) for one in found]
-    for told, one in zip(phrases, found, strict=True):
-        if asked.figure:
+    if asked.figure:
+        for told, one in zip(phrases, found, strict=True):
             told.figure = b64encode(png(one.figure())).decode()
-    return GroundAnswer(**_about(upload, notes), model=how["model"], phrases=phrases)
+    return GroundAnswer(**about(upload, notes), model=how["model"], phrases=phrases)
 
 
 def models_answer(service: Service) -> ModelsAnswer:
@@ -250,7 +237,7 @@ def labels_answer(service: Service, model: str | None, search: str) -> LabelsAns
     found: Sequence[int] = labels.search(search) if search else range(len(labels))
     told = [
         LabelAnswer(index=unit, label=labels.name(unit), synonyms=list(labels.synonyms(unit)[1:]))
-        for unit in found[:MOST_LABELS]
+        for unit in found[:200]
     ]
     return LabelsAnswer(model=served_model.name, count=len(found), labels=told)
 
@@ -287,18 +274,9 @@ def rounded(values: Tensor) -> list[list[float]]:
 
 def find_image(service: Service, key: str) -> Upload:
     """The image of a key."""
-    if len(key) != KEY_LETTERS or not key.isascii() or not key.isalnum():
+    if len(key) != 32 or not key.isascii() or not key.isalnum():
         raise RefusedError(404, "this is no image's key: send the image to POST /pictures first")
     return service.uploads.find(key)
-
-
-def smaller(picture: Image.Image, side: int) -> Image.Image:
-    """An image with at most ``side`` pixels on its longer side."""
-    share = side / max(picture.size)
-    if share >= 1:
-        return picture
-    width, height = (max(1, round(each * share)) for each in picture.size)
-    return picture.resize((width, height), Image.Resampling.LANCZOS)
 
 
 def _take_image(service: Service, image: bytes | None, key: str | None, drawings: int) -> Upload:
@@ -312,7 +290,8 @@ def _take_image(service: Service, image: bytes | None, key: str | None, drawings
     raise RefusedError(400, "send the image as `image`, or the key of one sent before as `picture`")
 
 
-def _about(upload: Upload, notes: list[str]) -> dict[str, Any]:
+def about(upload: Upload, notes: list[str]) -> dict[str, Any]:
+    """The fields of every answer about an image."""
     return {"picture": upload.key, "width": upload.size[0], "height": upload.size[1], "notes": notes}
 
 
@@ -321,3 +300,15 @@ def png(picture: Image.Image, level: int = 3) -> bytes:
     file = io.BytesIO()
     picture.save(file, format="PNG", compress_level=level)
     return file.getvalue()
+
+
+def filled_in(template: str, **values: Any) -> str:
+    """A page from its template. Texts stay texts: escaped, and with nothing that is not printable."""
+    return _templates().get_template(template).render(version=__version__, **values)
+
+
+@cache
+def _templates() -> Environment:
+    templates = templates_of("excite.web").overlay(undefined=Undefined)  # a schema has what applies to it
+    templates.policies = {**templates.policies, "json.dumps_kwargs": {"sort_keys": False}}
+    return templates

@@ -20,8 +20,7 @@ from excite import __version__
 from excite.methods import METHODS
 from excite.readouts.notebook import jpeg
 from excite.web import answers
-from excite.web.errors import ERROR_HANDLERS, RefusedError
-from excite.web.files import filled_in
+from excite.web.errors import ERROR_HANDLERS, RefusedError, collected_notes
 
 if TYPE_CHECKING:
     from excite.web.service import Limits, Service
@@ -39,17 +38,10 @@ PROBLEMS = {
     422: "The file is not an image, broken, or has too many pixels.",
     503: "Too many are asking: try again after the seconds in Retry-After.",
 }
-ASSETS = Path(__file__).parent / "assets"  # the page's script, style and icon
-KEPT = "private, max-age=86400, immutable"  # the key is a hash of the pixels
-LISTED = frozenset({"concept", "against", "phrase"})  # fields that may be given several times
-OTHER_FIELDS = 20
 IMAGE = "The image: a JPEG, PNG, WEBP, GIF, TIFF, BMP, AVIF, JPEG 2000 or PPM file."
-BROKEN_FORM = (
-    "the form is cut off or broken, or has other parts than the file `image` and at most {} fields: "
-    "send multipart/form-data as a browser or curl -F does"
-)
 FORM, FIELDS, JSON = "multipart/form-data", "application/x-www-form-urlencoded", "application/json"
 BYTES = "application/octet-stream"
+Sent = tuple[bytes | None, dict[str, Any]]  # the image, and the fields
 
 MultiPartParser.spool_max_size = 2**40  # bytes: a file of a form is never written to the disk
 
@@ -62,9 +54,7 @@ class AsciiJSON(JSONResponse):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def read_request(
-    request: Request, limits: Limits, *, is_file: bool = False
-) -> tuple[bytes | None, dict[str, Any]]:
+async def read_request(request: Request, limits: Limits, *, is_file: bool = False) -> Sent:
     """The image, if there is one, and the fields of a form or of JSON, not validated yet; ``is_file``: or a file."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM or (kind == FIELDS and not is_file):
@@ -80,10 +70,11 @@ async def read_request(
     return image, fields
 
 
-async def _from_form(request: Request, limits: Limits) -> tuple[bytes | None, dict[str, Any]]:
+async def _from_form(request: Request, limits: Limits) -> Sent:
     """Empty fields are left out: a browser sends them for controls that were not used."""
-    most, letters = 2 * limits.concepts + OTHER_FIELDS, 64 + 4 * limits.letters
-    broken = RefusedError(400, BROKEN_FORM.format(most))
+    most, letters = 2 * limits.concepts + 20, 64 + 4 * limits.letters
+    parts = f"the file `image` and at most {most} fields: send multipart/form-data as a browser or curl -F does"
+    broken = RefusedError(400, f"the form is cut off or broken, or has other parts than {parts}")
     try:
         async with request.form(max_files=1, max_fields=most, max_part_size=letters) as form:
             files = {name: await part.read() for name, part in form.multi_items() if isinstance(part, UploadFile)}
@@ -97,7 +88,7 @@ async def _from_form(request: Request, limits: Limits) -> tuple[bytes | None, di
             continue
         if name == "image":
             raise RefusedError(400, "`image` is a text: send it as a file, as curl -F image=@photo.jpg does")
-        if name in LISTED:
+        if name in {"concept", "against", "phrase"}:
             fields.setdefault(name, []).append(value)
         elif name in fields:
             raise RefusedError(400, f"the field {name[:80]!r} is there twice: give it once")
@@ -106,7 +97,7 @@ async def _from_form(request: Request, limits: Limits) -> tuple[bytes | None, di
     return files.get("image"), fields
 
 
-def _from_json(body: bytes) -> tuple[bytes | None, dict[str, Any]]:
+def _from_json(body: bytes) -> Sent:
     try:
         fields = json.loads(body, parse_constant=int)  # a ValueError for NaN and Infinity
     except (ValueError, RecursionError) as error:
@@ -135,16 +126,15 @@ def create_api(service: Service) -> FastAPI:
         redirect_slashes=False,
         exception_handlers=ERROR_HANDLERS,
     )
-    app.include_router(_questions(service))
-    app.include_router(_facts(service))
-    app.mount("/static", StaticFiles(directory=ASSETS))
+    for router in _routers(service):
+        app.include_router(router)
+    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "assets"))  # the page's script, style and icon
 
     @app.get("/docs", include_in_schema=False)
     def docs(request: Request) -> HTMLResponse:
         has_tls = request.headers.get("x-forwarded-proto") == "https"  # of a proxy; no other such header is heeded
         address = request.base_url.replace(scheme="https") if has_tls else request.base_url
-        page = filled_in("docs.html", document=app.openapi(), address=str(address).rstrip("/"))
-        return HTMLResponse(page)
+        return HTMLResponse(answers.filled_in("docs.html", document=app.openapi(), address=str(address).rstrip("/")))
 
     return app
 
@@ -154,11 +144,12 @@ def _problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": answers.Problem, "description": PROBLEMS[code]} for code in codes or PROBLEMS}
 
 
-def _questions(service: Service) -> APIRouter:
-    """The calls with an image."""
-    router, limits, concurrency = APIRouter(tags=["questions"]), service.limits, service.concurrency
+def _routers(service: Service) -> tuple[APIRouter, APIRouter]:
+    """The calls with an image, and those without."""
+    questions, facts = APIRouter(tags=["questions"]), APIRouter(tags=["facts"])
+    limits, concurrency = service.limits, service.concurrency
 
-    @router.post(
+    @questions.post(
         "/pictures",
         summary="Send an image once, to ask for it often.",
         description="The body is the image file itself, or a form with the file `image`. It is kept in memory only.",
@@ -169,9 +160,11 @@ def _questions(service: Service) -> APIRouter:
         image, _ = await read_request(request, limits, is_file=True)
         if image is None:
             raise RefusedError(400, "there is no image in the form: send it as the file `image`")
-        return await concurrency.run(partial(answers.picture_answer, service, image))
+        with collected_notes() as notes:
+            upload = await concurrency.run(partial(service.uploads.take, image))
+        return answers.PictureAnswer(**answers.about(upload, notes))
 
-    @router.get(
+    @questions.get(
         "/pictures/{key}",
         summary="An image that is kept.",
         response_class=Response,
@@ -182,10 +175,11 @@ def _questions(service: Service) -> APIRouter:
         side: Annotated[int, Query(ge=1, le=2048, description="At most so many pixels on its longer side.")] = 1024,
     ) -> Response:
         upload = answers.find_image(service, key)
-        content = await concurrency.run_short(lambda: jpeg(answers.smaller(upload.picture, side), quality=90))
-        return Response(content, media_type="image/jpeg", headers={"Cache-Control": KEPT})
+        content = await concurrency.run_short(lambda: jpeg(upload.smaller(side), quality=90))
+        headers = {"Cache-Control": "private, max-age=86400, immutable"}  # the key is a hash of the pixels
+        return Response(content, media_type="image/jpeg", headers=headers)
 
-    @router.post(
+    @questions.post(
         "/attend",
         summary="Where is the evidence for these concepts?",
         response_model_exclude_unset=True,
@@ -193,10 +187,9 @@ def _questions(service: Service) -> APIRouter:
         openapi_extra=_body(answers.AttendQuestion),
     )
     async def attend(request: Request) -> answers.AttendAnswer:
-        work = partial(answers.attend_answer, service, *await read_request(request, limits))
-        return await concurrency.run(work)
+        return await concurrency.run(partial(answers.attend_answer, service, *await read_request(request, limits)))
 
-    @router.post(
+    @questions.post(
         "/ground",
         summary="Which regions do these phrases refer to?",
         response_model_exclude_unset=True,
@@ -207,33 +200,26 @@ def _questions(service: Service) -> APIRouter:
         work = partial(answers.ground_answer, service, *await read_request(request, limits))
         return await concurrency.run(work, is_phrase=True)
 
-    return router
-
-
-def _facts(service: Service) -> APIRouter:
-    """The calls without an image."""
-    router, concurrency = APIRouter(tags=["facts"]), service.concurrency
-
-    @router.get("/models", summary="The classifiers that can be asked.", responses=_problems(503))
+    @facts.get("/models", summary="The classifiers that can be asked.", responses=_problems(503))
     async def models() -> answers.ModelsAnswer:
         return await concurrency.run(partial(answers.models_answer, service))
 
-    @router.get("/methods", summary="The ways to make a map.")
+    @facts.get("/methods", summary="The ways to make a map.")
     async def methods() -> list[answers.MethodAnswer]:
         return [answers.MethodAnswer(name=one.name, description=one.description) for one in METHODS.values()]
 
-    @router.get("/labels", summary="What a classifier can be asked for.", responses=_problems(400, 404, 422))
+    @facts.get("/labels", summary="What a classifier can be asked for.", responses=_problems(400, 404, 422))
     async def labels(
         model: Annotated[str | None, Query(max_length=200, description="One of GET /models.")] = None,
         search: Annotated[str, Query(max_length=200, description="Only those with a word that contains this.")] = "",
     ) -> answers.LabelsAnswer:
         return await concurrency.run(partial(answers.labels_answer, service, model, search))
 
-    @router.get("/health", summary="Whether the server is there.")
+    @facts.get("/health", summary="Whether the server is there.")
     async def health() -> answers.Health:
         return answers.Health(status="ok", version=__version__)
 
-    return router
+    return questions, facts
 
 
 def _body(kind: type[answers.Question] | None) -> dict[str, Any]:

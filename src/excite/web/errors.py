@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 
     from fastapi import Request
 
-UNEXPECTED = "something went wrong here that should not have: the server's log says what; try another question"
 NOT_UNDERSTOOD = "this request cannot be understood: load the page again, or see /docs"
-MOST_LETTERS = 600
-RETRY_AFTER = "3"  # seconds; a question takes about one
 LOG = logging.getLogger("excite.web")
-CONSTANT = {LOG.name, "uvicorn.error"}  # loggers whose messages hold no values, but for their arguments
 _NOTES: ContextVar[list[str] | None] = ContextVar("notes", default=None)
 
 
@@ -53,8 +49,8 @@ STATUSES: dict[type[ExciteError], int] = {GoneError: 410, BusyError: 503, ImageE
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
     """An error as JSON: one line, printable and not endless."""
     line = visible(" ".join(message.split()))
-    line = line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]}..."
-    retry = {"Retry-After": RETRY_AFTER} if status == 503 else {}
+    line = line if len(line) <= 600 else f"{line[:600]}..."
+    retry = {"Retry-After": "3"} if status == 503 else {}  # seconds; a question takes about one
     return JSONResponse({"error": line}, status, {**retry, **(headers or {})})
 
 
@@ -76,7 +72,8 @@ def answer_error(request: Request, error: Exception) -> JSONResponse:
             }
             headers = dict(error.headers or {})
             return error_response(error.status_code, messages.get(error.status_code, NOT_UNDERSTOOD), headers)
-    return error_response(500, UNEXPECTED)  # the guard around the app logs it
+    unexpected = "something went wrong here that should not have: the server's log says what; try another question"
+    return error_response(500, unexpected)  # the guard around the app logs it
 
 
 ERROR_HANDLERS: dict[Any, Any] = dict.fromkeys(
@@ -98,10 +95,7 @@ def _fault(first: Any) -> str:
 
 @contextmanager
 def collected_notes() -> Iterator[list[str]]:
-    """The warnings raised in the block, by this thread or by those with a copy of its context.
-
-    `warnings.catch_warnings` changes the whole process: a thread would catch the warnings of another.
-    """
+    """The warnings of the block in this context; `warnings.catch_warnings` would catch those of other threads too."""
     notes: list[str] = []
     before = _NOTES.set(notes)
     try:
@@ -160,7 +154,8 @@ class _Handler(logging.Handler):
 
     def format(self, record: logging.LogRecord) -> str:
         place = f"{record.name} at {Path(record.pathname).name}:{record.lineno}"
-        what = str(record.msg) if record.name in CONSTANT else place
+        # messages of these loggers hold no values, but for their arguments
+        what = str(record.msg) if record.name in {LOG.name, "uvicorn.error"} else place
         error = record.exc_info[1] if record.exc_info else None
         why = "" if error is None else f": {for_log(error)}"
         return f"excite: {record.levelname.lower()}: {one_line(what + why)}"

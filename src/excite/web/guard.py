@@ -1,7 +1,6 @@
 """The guard around everything that is served: who may ask, how much, how slowly, and with which headers.
 
-Requests are refused before the app sees them, each with one line of JSON that arrives also while the client still
-sends. Their bodies are read here, with limits of size and time, and kept in memory only.
+Bodies are read here, with limits of size and time, and kept in memory only.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import hmac
 import ipaddress
 import re
 from contextlib import suppress
-from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -20,8 +18,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.responses import HTMLResponse
 
+from excite.web.answers import filled_in
 from excite.web.errors import LOG, RefusedError, error_response
-from excite.web.files import filled_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -31,14 +29,10 @@ if TYPE_CHECKING:
 
     from excite.web.service import Limits
 
-HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{0,5})?")  # an address of IPv6, or a name; and a port
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PAGES = frozenset({"/", "/docs"})  # for people: these addresses may hold the token
-WITH_IMAGES = frozenset({"/pictures", "/attend", "/ground"})
 
 QUERY, HEADERS = 8 * 1024, 16 * 1024  # bytes
 FORM_AROUND = 64 * 1024  # bytes of a form beside its image
-LITTLE = 2 * 2**20  # bytes of any other request
 BODIES = 6  # the largest bodies that are held at once
 PATIENCE = 30.0  # seconds without a byte
 ALTOGETHER = 300.0  # seconds for a whole request
@@ -72,10 +66,8 @@ class Guard:
         any_address: bool = False,  # an IP address is a name too: the server listens at all those of the machine
         token: Token | None = None,
     ) -> None:
-        self._app = app
-        self._hosts = {host.lower().rstrip(".") for host in (*LOOPBACK, *hosts)}
-        self._any_address = any_address
-        self._token = token
+        self._app, self._any_address, self._token = app, any_address, token
+        self._hosts = {host.lower().rstrip(".") for host in ("localhost", "127.0.0.1", "::1", *hosts)}
         self._largest = limits.upload + FORM_AROUND
         self._held = 0  # bytes of all bodies
 
@@ -89,7 +81,8 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008, "reason": "not served here"})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body, most = bytearray(), self._largest if scope["path"] in WITH_IMAGES else LITTLE
+        body, with_image = bytearray(), scope["path"] in {"/pictures", "/attend", "/ground"}
+        most = self._largest if with_image else 2 * 2**20  # bytes
         try:
             refusal = self._refusal(scope, Headers(scope=scope), most)
             if refusal is None:
@@ -144,14 +137,12 @@ class Guard:
         return None
 
     def _is_host(self, given: str) -> bool:
-        named = HOST.fullmatch(given.lower())
-        if named is None:
-            return False
-        name = (named[1] or named[2]).rstrip(".")
-        try:
-            return name in self._hosts or (self._any_address and bool(ipaddress.ip_address(name)))
-        except ValueError:
-            return False
+        # an address of IPv6, or a name; and a port
+        if named := re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{0,5})?", given.lower()):
+            name = (named[1] or named[2]).rstrip(".")
+            with suppress(ValueError):
+                return name in self._hosts or (self._any_address and bool(ipaddress.ip_address(name)))
+        return False
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
@@ -165,18 +156,13 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _without_token(scope: Scope, headers: Headers, token: Token) -> Response:
-    """The response without the token in the headers; with the token in the address, a cookie and a redirection.
-
-    It redirects from a page of this server, so that the browser sends the cookie wherever the link was clicked.
-    """
-    path = scope["path"]
+    """The response without the token in the headers; with the token in the address, a cookie and a redirection."""
+    path, rest = scope["path"], token.without(scope["query_string"].decode("latin-1"))
     answer: Response = error_response(401, TOKEN_NEEDED)
-    rest = token.without(scope["query_string"].decode("latin-1"))
+    # from a page of this server, so that the browser sends the cookie wherever the link was clicked
     if rest is not None and scope["method"] in {"GET", "HEAD"} and path in PAGES:
-        to = escape(path + (f"?{rest}" if rest else ""))
-        page = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={to}">'
-        body = f'{page}<title>excite</title><a href="{to}">excite</a>'
-        return HTMLResponse(body, headers={"Set-Cookie": token.cookie, "Cache-Control": "no-store"})
+        page = filled_in("redirect.html", to=f"{path}?{rest}" if rest else path)
+        return HTMLResponse(page, headers={"Set-Cookie": token.cookie, "Cache-Control": "no-store"})
     if path in PAGES and "text/html" in headers.get("accept", ""):
         answer = HTMLResponse(filled_in("notice.html", title="A token is needed", text=TOKEN_NEEDED), 401)
     answer.headers["WWW-Authenticate"] = "Bearer"
@@ -188,10 +174,9 @@ def _is_same_origin(headers: Headers) -> bool:
     origin = headers.get("origin")
     if origin is None:
         return headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
-    try:
+    with suppress(ValueError):
         return urlsplit(origin).netloc.lower() == headers.get("host", "").lower() != ""
-    except ValueError:
-        return False
+    return False
 
 
 def with_security_headers(send: Send) -> Send:

@@ -1,34 +1,38 @@
-"""The page: its HTML, and the answers that its script draws at any size: coordinates are shares of the sides."""
+"""The page: its HTML, the answers that its script draws at any size (coordinates are shares), examples and reports."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import re
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from html import unescape
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi.responses import FileResponse, HTMLResponse
 from PIL import Image
 from pydantic import BaseModel, ConfigDict
 from torch.nn.functional import interpolate
 
-from excite.errors import ConceptError, ExciteError, MethodError
+from excite.errors import ConceptError, ExciteError, MethodError, visible
 from excite.grounding.ground import METHOD as PHRASE
-from excite.images import read_image
+from excite.images import find_images, read_image
 from excite.io.files import to_numpy
 from excite.methods import METHODS
 from excite.readouts.figure import percent
-from excite.readouts.notebook import data_address
+from excite.readouts.notebook import data_address, jpeg
 from excite.readouts.overlay import TABLES
 from excite.vocabulary import read_phrase
-from excite.web.answers import map_answer, map_readouts, phrase_answer, png, rounded
+from excite.web.answers import filled_in, map_answer, map_readouts, phrase_answer, png, rounded
 from excite.web.api import AsciiJSON
-from excite.web.errors import GoneError, collected_notes
-from excite.web.files import filled_in
+from excite.web.errors import GoneError, RefusedError, collected_notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,15 +41,25 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
-    from excite.web.files import Example, Report
     from excite.web.service import Service, Upload
 
 USUAL, WORD = "usual", "c-mwp"  # the default methods of the commands
 SIDE_BY_SIDE = ("mwp", "c-mwp")
-FINDINGS = 8
 MOST_CELLS = 24
-REGIONS = 5
 SIDE = 420  # pixels of a map as it is sent: it is smooth, and the browser enlarges it
+
+PHOTOGRAPHS = {  # of scikit-image: those with free licences that need no download
+    "chelsea.png": "a cat",
+    "coffee.png": "a cup of coffee",
+    "astronaut.png": "an astronaut",
+    "rocket.jpg": "a rocket",
+}
+PAGES = ("pointing.html", "localization.html", "grounding.html")  # the names that `excite bench` gives them
+KINDS = {".html", ".png", ".jpg", ".svg", ".csv", ".json", ".md", ".txt"}
+MOST_REPORTS = 50
+ALONE = (  # a report holds no scripts and fetches nothing; whatever a file there holds, it can do neither
+    "sandbox allow-popups; default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'self'"
+)
 
 View = dict[str, Any]
 
@@ -117,8 +131,6 @@ def page_html(service: Service, reports: Sequence[Report], examples: Mapping[str
         side_by_side=[*SIDE_BY_SIDE, *(name for name in METHODS if name not in SIDE_BY_SIDE)],
         compared=SIDE_BY_SIDE,
         tables={name: table().ravel().tolist() for name, table in TABLES.items()},
-        marks=("point", "box", "regions"),
-        opacity=60,  # per cent
         reports=reports,
         examples=[(one.name, one.title, one.thumbnail()) for one in examples.values()],
     )
@@ -128,8 +140,7 @@ class PageAnswers:
     """The answers to the page, without HTTP. An error is a sentence beside what could be answered."""
 
     def __init__(self, service: Service, examples: Mapping[str, Example]) -> None:
-        self.service = service
-        self.examples = examples
+        self.service, self.examples = service, examples
         self._keys: dict[str, str] = {}  # of examples that were read
 
     def layers(self, model: str) -> View:
@@ -177,7 +188,7 @@ class PageAnswers:
         """The classifier's findings, each with its map; without maps where there are none at this layer."""
         method = asked.method_for(WORD)
         with collected_notes():  # the answer has the notes of its own map
-            found = self.service.findings(upload, asked.model, FINDINGS, method)
+            found = self.service.findings(upload, asked.model, 8, method)
             views: list[View | None] = [None] * len(found)
             concepts, layer = [concept for concept, _ in found], self.layer(asked)
             with suppress(ExciteError):
@@ -231,10 +242,8 @@ class PageAnswers:
             raise MethodError("choose at least one method")
         if len(concepts) * len(ways) > MOST_CELLS:
             raise ConceptError(f"these are {len(concepts) * len(ways)} maps: choose fewer, at most {MOST_CELLS}")
-        columns = [
-            self.service.attend(upload, concepts, model=asked.model, method=method, layer=layer)
-            for method, layer in ways
-        ]
+        attend = partial(self.service.attend, upload, concepts, model=asked.model)
+        columns = [attend(method=method, layer=layer) for method, layer in ways]
         return [[map_view(upload, one) for one in row] for row in zip(*columns, strict=True)]
 
 
@@ -290,7 +299,7 @@ def phrase_view(upload: Upload, found: Grounded, model: str) -> View:
         "strength": _strength(plane),
         "point": _shares(found.map.point, upload, middle=0.5),
         "box": None,
-        "regions": [{"box": _shares(region.box, upload), "score": region.score} for region in found.regions[:REGIONS]],
+        "regions": [{"box": _shares(region.box, upload), "score": region.score} for region in found.regions[:5]],
         "words": [
             {"word": word.text, "strength": _strength(one.upsample())}
             for word, one in zip(reading.words, found.map.words, strict=found.map.known)
@@ -323,3 +332,99 @@ def _npy(values: Tensor) -> str:
     file = io.BytesIO()
     np.save(file, to_numpy(values), allow_pickle=False)
     return data_address("application/octet-stream", file.getvalue())
+
+
+# The examples, and the pages of experiments with their own files.
+
+
+class Example(NamedTuple):
+    """An image to try, with its name in links and its title."""
+
+    name: str
+    title: str
+    path: Path
+
+    def thumbnail(self) -> str:
+        """The image, small, as a data: URL."""
+        picture = read_image(self.path)
+        picture.thumbnail((256, 128))
+        return data_address("image/jpeg", jpeg(picture, quality=80))
+
+
+def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
+    """The examples by unique, visible names: the images in a folder, or those of scikit-image if that is installed."""
+    package = find_spec("skimage")  # not imported, which takes a second
+    titles: dict[Path, str] = {}
+    if folder is not None:
+        titles = dict.fromkeys(find_images(str(folder))[:12], "")
+    elif package is not None and package.origin is not None:
+        titles = {Path(package.origin).parent / "data" / name: title for name, title in PHOTOGRAPHS.items()}
+    found: dict[str, Example] = {}
+    for path, title in titles.items():
+        stem = name = visible(path.stem)
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{stem} ({number})"
+        found[name] = Example(name, title or name, path)
+    return found
+
+
+class Report(NamedTuple):
+    """A page of an experiment at /reports/NAME/FILE; the files beside it belong to it."""
+
+    name: str
+    title: str
+    path: Path
+
+    @property
+    def url(self) -> str:
+        """Where the page is served."""
+        return f"/reports/{self.name}/{self.path.name}"
+
+
+def find_reports(folder: Path) -> list[Report]:
+    """The pages of experiments in a folder and a few folders deep, by their names."""
+    found: list[Report] = []
+    for seen, (place, folders, files) in enumerate(os.walk(folder)):
+        inside = Path(place).relative_to(folder).parts
+        folders[:] = sorted(name for name in folders if not name.startswith(".")) if len(inside) < 3 else []
+        for path in [Path(place, name) for name in PAGES if name in files]:
+            readable = "-".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip(".-") for part in (*inside, path.stem))
+            found.append(Report(f"{len(found) + 1}-{readable.strip('-') or 'report'}"[:120], _title(path), path))
+        if len(found) >= MOST_REPORTS or seen >= 2000:
+            break
+    return found[:MOST_REPORTS]
+
+
+def _title(path: Path) -> str:
+    """The title of a page, or its file name."""
+    named = None
+    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+        named = re.search(r"<title>([^<]{1,200})</title>", file.read(4096), re.IGNORECASE)
+    return visible(unescape(named[1]).strip() if named else path.stem)
+
+
+def report_routes(reports: Sequence[Report]) -> APIRouter:
+    """The routes of these reports."""
+    folders = {report.name: report.path.parent for report in reports}
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/reports/{name}/{file:path}")
+    def report(name: str, file: str) -> FileResponse:
+        path = _file_of(folders.get(name), file)
+        headers = {"Content-Security-Policy": ALONE, "Cache-Control": "no-cache"}
+        kind = "text/plain" if path.suffix.lower() == ".md" else None  # the others are guessed
+        return FileResponse(path, media_type=kind, headers=headers)
+
+    return router
+
+
+def _file_of(folder: Path | None, file: str) -> Path:
+    """A file of a report, inside of its folder after all links are resolved."""
+    if folder is not None and Path(file).suffix.lower() in KINDS:
+        with suppress(OSError, RuntimeError, ValueError):  # for example a circle of links, or a zero in the name
+            path = (folder / file).resolve(strict=True)
+            if path.is_relative_to(folder.resolve()) and path.is_file() and path.suffix.lower() in KINDS:
+                return path
+    raise RefusedError(404, "there is no such file of a report")

@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import webbrowser
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -23,9 +23,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from excite.errors import ExciteError, visible
 from excite.web.api import create_api
 from excite.web.errors import LOG, bounded_log, error_response, warnings_as_notes
-from excite.web.files import find_examples, find_reports, report_routes
 from excite.web.guard import CONTENT, SECURITY, Guard, Token, respond_and_drain, with_security_headers
-from excite.web.page import page_routes
+from excite.web.page import find_examples, find_reports, page_routes, report_routes
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from excite.web.service import Service
 
-TOKEN = re.compile(r"[!-~]{16,200}")
 ANY = {"0.0.0.0", "::", ""}  # noqa: S104 - all addresses
 REASONS = {
     errno.EADDRINUSE: "something else listens there; end it, or choose another with --port, 0 for any that is free",
@@ -44,9 +42,7 @@ REASONS = {
     errno.EADDRNOTAVAIL: "it is no address of this machine; use 127.0.0.1, or 0.0.0.0",
 }
 CONNECTIONS = 256  # a browser opens half a dozen
-HEAD = 64 * 1024  # bytes of a request before its body; the guard is stricter, with a better message
 IDLE = 30.0  # seconds for a whole head
-LAST_WORDS = 1.0  # seconds to read the reason why a connection is closed
 
 
 def serve(  # noqa: PLR0913 - all but one may be left out
@@ -60,10 +56,9 @@ def serve(  # noqa: PLR0913 - all but one may be left out
     open_browser: bool = False,
     announce: Callable[[str, str | None], None] | None = None,
 ) -> None:
-    """Serve the page and the HTTP interface until Ctrl-C or SIGTERM.
+    """Serve the page and the HTTP interface until Ctrl-C or SIGTERM, with the options of `excite serve`.
 
-    The arguments are the options of `excite serve`; ``announce`` is called with the address and the token when the
-    server is ready, and without it one line is printed.
+    ``announce`` is called with the address and the token when the server is ready; without it, one line is printed.
     """
     token = _checked_token(host, token)
     with _listening_socket(host, port) as listening:
@@ -78,13 +73,8 @@ def serve(  # noqa: PLR0913 - all but one may be left out
         app = create_api(service)
         app.include_router(report_routes(found))
         app.include_router(page_routes(service, found, find_examples(examples)))
-        guard = Guard(
-            app,
-            limits=service.limits,
-            hosts=_names(host),
-            any_address=host in ANY,
-            token=Token(token) if token else None,
-        )
+        needed = Token(token) if token else None
+        guard = Guard(app, limits=service.limits, hosts=_names(host), any_address=host in ANY, token=needed)
         logging.getLogger("python_multipart").setLevel(logging.ERROR)  # a broken form is reported to the client
         loading = threading.Thread(target=_load, args=(service,), name="loading", daemon=True)
         loading.start()
@@ -115,16 +105,15 @@ def _checked_token(host: str, token: str | None) -> str | None:
     """The token, generated if other machines have access and none is given."""
     if token is None:
         return None if _is_loopback(host) else secrets.token_urlsafe(24)
-    if TOKEN.fullmatch(token) is None:
+    if re.fullmatch(r"[!-~]{16,200}", token) is None:
         raise ExciteError("the token is too short or has odd letters: give 16 to 200 of ASCII, without spaces")
     return token
 
 
 def _is_loopback(host: str) -> bool:
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
+    return host.lower() == "localhost"
 
 
 def _names(host: str) -> list[str]:
@@ -136,8 +125,8 @@ def _names(host: str) -> list[str]:
 def _listening_socket(host: str, port: int) -> socket.socket:
     """A listening socket, before anything heavy is loaded."""
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = addresses[0]
         return socket.create_server(address[:2], family=family, backlog=128)
     except (socket.gaierror, UnicodeError) as error:
         raise ExciteError(f"{host!r} is no name or address of this machine: use 127.0.0.1, or 0.0.0.0") from error
@@ -183,7 +172,7 @@ class Connection(H11Protocol):
     def _wait_for_head(self, *, is_needed: bool) -> None:
         """Start the timeout for a whole head, or stop it."""
         if is_needed and self._waiting is None:
-            self._waiting = self.loop.call_later(IDLE, self._leave)
+            self._waiting = self.loop.call_later(IDLE, self.transport.close)
         elif not is_needed and self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
@@ -192,7 +181,7 @@ class Connection(H11Protocol):
         """Answer what is no HTTP. The rest is discarded for a moment, so that the client can read the answer."""
         del msg
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:  # in the middle of another answer
-            self._leave()
+            self.transport.close()
             return
         answer = error_response(400, "this is no HTTP request that can be read, or its head is too large")
         answer.headers.update({**SECURITY, "Content-Security-Policy": CONTENT, "Connection": "close"})
@@ -203,11 +192,7 @@ class Connection(H11Protocol):
         ):
             self.transport.write(self.conn.send(event) or b"")
         self._refused = True
-        self.loop.call_later(LAST_WORDS, self._leave)
-
-    def _leave(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
+        self.loop.call_later(1.0, self.transport.close)  # seconds to read the reason
 
 
 async def _crowded(_scope: Scope, receive: Receive, send: Send) -> None:
@@ -233,7 +218,7 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 timeout_keep_alive=15,  # seconds between two requests
                 timeout_graceful_shutdown=5,  # seconds for pending requests when the server ends
-                h11_max_incomplete_event_size=HEAD,
+                h11_max_incomplete_event_size=64 * 1024,  # bytes of a head; the guard is stricter
             )
         )
         self._on_start = started

@@ -40,8 +40,6 @@ Result = TypeVar("Result")
 
 LONGEST = 100_000  # pixels of a side
 MB = 2**20
-MOST_LAYERS = 24
-ARENA_MAX, ARENAS = -8, 2  # as in malloc.h; each thread would have an arena of its own
 LIBC = ctypes.CDLL(None)
 
 
@@ -68,6 +66,10 @@ class Upload:
     picture: Image.Image  # upright and RGB, made smaller if it was very large
     size: tuple[int, int]  # width and height as it was sent: the coordinates of points and boxes in answers
 
+    def smaller(self, side: int) -> Image.Image:
+        """The image with at most so many pixels on its longer side."""
+        return shrunk(self.picture, side / max(self.picture.size))
+
     def point(self, point: tuple[int, int] | None) -> list[int] | None:
         """A point of the kept image in pixels of the one that was sent."""
         if point is None:
@@ -81,6 +83,12 @@ class Upload:
             return None
         scales = [sent / kept for sent, kept in zip(self.size, self.picture.size, strict=True)]
         return [round(at * scale, 2) for at, scale in zip(box, scales * 2, strict=True)]
+
+
+def shrunk(picture: Image.Image, share: float) -> Image.Image:
+    """An image with this share of its sides, if that is less than all."""
+    width, height = (max(1, round(each * share)) for each in picture.size)
+    return picture.resize((width, height), Image.Resampling.LANCZOS) if share < 1 else picture
 
 
 class UploadStore:
@@ -101,10 +109,7 @@ class UploadStore:
         size = picture.size
         if max(size) > LONGEST:  # a resized strip of one pixel by millions would take all memory
             raise ImageError(f"the image has {size[0]} x {size[1]} pixels: no side may have more than {LONGEST:,}")
-        share = math.sqrt(self._limits.kept_pixels / (size[0] * size[1]))
-        if share < 1:
-            smaller = (max(1, round(size[0] * share)), max(1, round(size[1] * share)))
-            picture = picture.resize(smaller, Image.Resampling.LANCZOS)
+        picture = shrunk(picture, math.sqrt(self._limits.kept_pixels / (size[0] * size[1])))
         key = hashlib.sha256(f"{size} {picture.size}".encode() + picture.tobytes()).hexdigest()[:32]
         upload = Upload(key, picture, size)
         self._uploads.put(key, upload, picture.width * picture.height * 3)
@@ -176,7 +181,7 @@ class ServedModel:
     def layers(self) -> tuple[str, ...]:
         """The layers worth reading, from the image up."""
         module, inputs = self.classifier.module, self._square
-        worth = {self.layer, *(layer.name for layer in candidate_layers(module, inputs, MOST_LAYERS))}
+        worth = {self.layer, *(layer.name for layer in candidate_layers(module, inputs, 24))}
         return tuple(layer.name for layer in spatial_layers(module, inputs) if layer.name in worth)
 
     @cached_property
@@ -200,7 +205,7 @@ class Service:
         self.concurrency = ConcurrencyLimit(self.limits.at_once, self.limits.waiting)
         self._proposals: ByteCache[Proposals] = ByteCache(self.limits.pictures)
         if hasattr(LIBC, "mallopt"):
-            LIBC.mallopt(ARENA_MAX, ARENAS)
+            LIBC.mallopt(-8, 2)  # two arenas (M_ARENA_MAX in malloc.h): each thread would have one of its own
 
     def served_model(self, model: str | None = None) -> ServedModel:
         """The classifier of that name, the default if none is named; a `ModelError` if it is not offered here."""
@@ -209,9 +214,7 @@ class Service:
             raise ModelError(f"the classifier {name!r} is not offered here: use one of {', '.join(self.models)}")
         return self.models[name]
 
-    def findings(
-        self, upload: Upload, model: str | None = None, most: int = 10, method: str = "c-mwp"
-    ) -> list[tuple[str, float]]:
+    def findings(self, upload: Upload, model: str | None, most: int, method: str = "c-mwp") -> list[tuple[str, float]]:
         """The classifier's most probable concepts; the forward pass is the one that `attend` needs for this method."""
         found = self.served_model(model).cache.findings(upload.picture, most, method=method)
         trim_memory()
@@ -228,11 +231,9 @@ class Service:
         against: Sequence[str] = (),
     ) -> list[AttentionMap]:
         """As `excite.attend`; without concepts, for the classifier's findings."""
-        self.check_texts([*(concepts or ()), *against])
-        served_model = self.served_model(model)
+        served_model = self._checked_model(model, layer, [*(concepts or ()), *against])
         if concepts is None:
             concepts = [concept for concept, _ in self.findings(upload, model, 5, method)]
-        self._check_layer(served_model, layer)
         maps = served_model.cache.attend(
             upload.picture, list(concepts), method=method, layer=layer, against=list(against) or None
         )
@@ -251,9 +252,7 @@ class Service:
         most: int = MOST,
     ) -> list[Grounded]:
         """As `excite.ground`."""
-        self.check_texts(phrases)
-        served_model, method = self.served_model(model), find_method(method).name
-        self._check_layer(served_model, layer)
+        served_model, method = self._checked_model(model, layer, phrases), find_method(method).name
         key = upload.key, method, layer
         session = served_model.sessions.get(key)
         if session is None:
@@ -265,16 +264,15 @@ class Service:
         trim_memory()
         return found
 
-    def check_texts(self, texts: Sequence[str]) -> None:
-        """Raise a `ConceptError` if concepts or phrases are too many or too long."""
+    def _checked_model(self, model: str | None, layer: str | None, texts: Sequence[str]) -> ServedModel:
+        """The classifier of a question whose texts are neither too many nor too long, and whose layer is there."""
         longest = max(map(len, texts), default=0)
         if len(texts) > self.limits.concepts:
             raise ConceptError(f"{len(texts)} concepts at once: ask for at most {self.limits.concepts}")
         if longest > self.limits.letters:
             raise ConceptError(f"a concept of {longest} letters: write at most {self.limits.letters}")
-
-    @staticmethod
-    def _check_layer(served_model: ServedModel, layer: str | None) -> None:
-        """A short error: that of the engine may list thousands of layers."""
+        served_model = self.served_model(model)
+        # a short error: that of the engine may list thousands of layers
         if layer is not None and layer not in dict(served_model.classifier.module.named_modules()) and layer != "input":
             raise LayerError(f"{served_model.name} has no layer {layer!r}: use one of {', '.join(served_model.layers)}")
+        return served_model
