@@ -42,9 +42,6 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())  # an application's o
 _OPENING = threading.Lock()  # filters of warnings belong to the whole process
 
 
-# Finding.
-
-
 def find_images(patterns: str | Sequence[str]) -> list[Path]:
     """The images of file names, folders and patterns, each once, in the order of the patterns and then by name.
 
@@ -79,12 +76,7 @@ def file_state(path: Path) -> tuple[str, int, int]:
 
 
 def is_picture_argument(argument: str) -> bool:
-    """Whether an argument means images rather than a concept: by its suffix, or as a path (``cat/``) or pattern.
-
-    Example:
-        >>> [is_picture_argument(word) for word in ("dog.jpg", "holiday/", "*.png", "cat", "2")]
-        [True, True, True, False, False]
-    """
+    """Whether an argument means images rather than a concept: by its suffix, or as a path (``cat/``) or pattern."""
     return Path(argument).suffix.lower() in PICTURE_SUFFIXES or "/" in argument or glob.has_magic(argument)
 
 
@@ -114,9 +106,6 @@ def _pictures_below(folder: Path) -> Iterator[Path]:
         for file in sorted(files):
             if not file.startswith(".") and Path(file).suffix.lower() in PICTURE_SUFFIXES:
                 yield Path(parent, file)
-
-
-# Reading.
 
 
 def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tensor) -> Image.Image:
@@ -153,10 +142,7 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
 
 
 def decode_image(content: bytes, name: str = "the image", *, most_pixels: int | None = None) -> Image.Image:
-    """As `read_image`, from the bytes of a file.
-
-    ``name`` is for errors; ``most_pixels`` is a stricter limit than Pillow's own, checked before decoding.
-    """
+    """As `read_image`, from the bytes of a file; ``most_pixels`` is a stricter limit than Pillow's own."""
     image = _opened(BytesIO(content), name)
     if most_pixels is not None and image.width * image.height > most_pixels:
         raise ImageError(
@@ -324,11 +310,8 @@ def _eight_bits(array: Array, name: str) -> NDArray[np.uint8]:
     return np.rint(array.astype(np.float64) * 255).astype(np.uint8)
 
 
-# Images of any mode as eight-bit RGB, with at most one more of them in memory.
-
-
 def _as_rgb(image: Image.Image, name: str) -> Image.Image:
-    """A decoded image of any mode as RGB; one that is RGB already is returned itself. ``name`` is for errors."""
+    """A decoded image of any mode as RGB, with at most one more in memory; one that is RGB is returned itself."""
     if image.mode == "CMYK":
         return _from_inks(image)
     if image.mode == "F" or image.mode.startswith("I"):

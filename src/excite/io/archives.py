@@ -68,9 +68,7 @@ def _zip_member(zipped: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Member:
 
 def _tar_member(tarred: tarfile.TarFile, entry: tarfile.TarInfo) -> Member:
     name = _checked_name(entry.name, tarred.name, is_regular=entry.isreg())
-    return Member(
-        name, entry.size, lambda: cast("IO[bytes]", tarred.extractfile(entry))
-    )  # of a regular file never None
+    return Member(name, entry.size, lambda: cast("IO[bytes]", tarred.extractfile(entry)))  # never None: it is regular
 
 
 def _checked_name(name: str, archive: object, *, is_regular: bool) -> str:

@@ -83,13 +83,7 @@ class Executor:
 
     @contextmanager
     def start(self, work: Work[Any], writes: Path | None = None) -> Iterator[Runner]:
-        """Start the workers once and reuse them for several job lists; ``writes``: where the work itself writes files.
-
-        Example:
-            >>> with Executor().start(dict) as runner:
-            ...     [[outcome for _, outcome in runner([Job({"n": n})])] for n in (1, 2)]
-            [[{'n': 1}], [{'n': 2}]]
-        """
+        """Start the workers once, for several job lists; ``writes`` is a folder into which the work itself writes."""
         if self.is_cluster:
             from excite.jobs.cluster import ray_runner
 
@@ -150,9 +144,6 @@ def in_order(
 def note(message: Warning | str, *_where: object, **_more: object) -> None:
     """Print a warning as one line, as the command does; a replacement for ``warnings.showwarning``."""
     sys.stderr.write(f"excite: note: {one_line(str(message))}\n")
-
-
-# Several processes of this machine.
 
 
 @contextmanager

@@ -33,22 +33,10 @@ ALL = "SELECT entry FROM results ORDER BY rowid"
 
 
 class ResultStore:
-    r"""Keeps results by key, in the order in which they were added.
+    """Keeps results by key, in the order in which they were added, in the file of JSON lines ``path``.
 
-    Args:
-        path: the file of JSON lines; it need not be there yet. The database has the suffix ``.sqlite``.
-        required: the fields of a result beside its key; one without them is damaged or outdated, and left out.
-        parquet: when a run ends, write the folder with the suffix ``.parquet`` too.
-
-    Example:
-        >>> from pathlib import Path
-        >>> store = ResultStore(Path("out/records.jsonl"), required=("image",))
-        >>> store.add({"key": "a1", "image": "cat.jpg"})
-        >>> store.close()
-        >>> Path("out/records.jsonl").read_text()
-        '{"key": "a1", "image": "cat.jpg"}\n'
-        >>> dict(store.read())
-        {'a1': {'key': 'a1', 'image': 'cat.jpg'}}
+    A result without the ``required`` fields is damaged or outdated, and left out. With ``parquet`` the folder with that
+    suffix is written too when a run ends.
     """
 
     def __init__(self, path: Path, required: Iterable[str], *, parquet: bool = False) -> None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Rows = Iterator[tuple[Any, Any] | text_files.Reason]  # images with captions, unchecked
-IMAGE_NAMES = ("image", "file", "file_name")
 STOP_WORDS_LIMIT = 2**20  # bytes of a file
 WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")  # letters, with apostrophes and hyphens between them
 APOSTROPHES = str.maketrans("\N{RIGHT SINGLE QUOTATION MARK}\N{MODIFIER LETTER APOSTROPHE}", "''")
@@ -83,7 +82,7 @@ def _json_lines(path: Path) -> Rows:
         if isinstance(one, Reason):
             yield one
         else:
-            image = next((one[name] for name in IMAGE_NAMES if name in one), None)
+            image = one.get("image", one.get("file", one.get("file_name")))
             yield image, one.get("captions", one.get("caption"))
 
 
@@ -123,10 +122,6 @@ class CaptionWords:
 
     Words are letters, with apostrophes and hyphens between them, case-folded, without the possessive 's. Stop words as
     written (so "cans" becomes "can", which as a verb is a stop word) and single letters are left out.
-
-    Example:
-        >>> CaptionWords()(["A man walks two dogs.", "The dog's leash is red", "dogs on a leash"])
-        ['dog', 'leash', 'man', 'walk', 'red']
     """
 
     def __init__(self, *, plurals: bool = True, stop_words: AbstractSet[str] = STOP_WORDS) -> None:
