@@ -17,6 +17,7 @@ from excite.errors import ExciteError
 from excite.io import files as io_files
 from excite.io.files import (
     atomic_write,
+    locked,
     remove_leftovers,
     remove_leftovers_once,
     save_json,
@@ -25,7 +26,6 @@ from excite.io.files import (
     save_text,
     temporary_file,
 )
-from excite.io.locks import locked
 
 
 def names(folder):

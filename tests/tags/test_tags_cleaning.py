@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import DataError, ExciteError
-from excite.io.locks import Lock
+from excite.io.files import Lock
 from excite.jobs import Executor
 from excite.tags import cleaning
 from excite.tags.cleaning import CleaningRun, variants_of
