@@ -48,10 +48,6 @@ def find_images(patterns: str | Sequence[str]) -> list[Path]:
     A named file is taken whatever its suffix. A folder means all images in it and below, by their suffix (see
     `PICTURE_SUFFIXES`), without hidden ones and without following links to other folders. A pattern may hold ``*``,
     ``?``, ``[...]`` and ``**`` (any number of folders); of its matches, images and folders are taken.
-
-    Example:
-        >>> find_images(["photos", "more/*.jpg"])  # doctest: +SKIP
-        [PosixPath('photos/cat.jpg'), PosixPath('more/dog.jpg')]
     """
     names = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
     if not names:
@@ -122,13 +118,8 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
     * Arrays are ``[H, W]``, ``[H, W, 1]``, ``[H, W, 3]`` or ``[H, W, 4]`` and tensors ``[H, W]``, ``[1, H,
       W]``, ``[3, H, W]`` or ``[4, H, W]``, of uint8, uint16, bool, or floating point within 0..1.
 
-    Pillow's guard against decompression bombs stays on, and its warning is an error here.
-
-    The result is a new RGB image without metadata; an ImageError has the reason and the remedy.
-
-    Example:
-        >>> read_image(np.zeros((4, 6), dtype=np.uint8)).size
-        (6, 4)
+    Pillow's guard against decompression bombs stays on, and its warning is an error here. The result is a new image
+    without metadata; an ImageError has the reason and the remedy.
     """
     if isinstance(source, Image.Image):
         return _decoded(source, "the image", own=False)

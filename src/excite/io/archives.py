@@ -82,10 +82,7 @@ def _checked_name(name: str, archive: object, *, is_regular: bool) -> str:
 
 
 def unpack(found: list[Member], folder: Path) -> Iterator[str]:
-    """Write the files of an archive into a folder; yields the name of each when it is complete.
-
-    A file that is there with its full size is skipped: it was moved into place when it was complete.
-    """
+    """Write the files of an archive into a folder, but for complete ones; yields each name when it is complete."""
     for member in found:
         path = folder / member.name
         try:

@@ -138,9 +138,7 @@ def _workers(ray: Any, executor: Executor) -> int:
 def _worker_setup(job: Job, writes: Path | None) -> Iterator[dict[str, Any]]:
     """What a worker must share with this machine, as plain values for a machine without excite.
 
-    The versions of `PACKAGES`; the working folder, to which file names may be relative; variables to set; a task, and
-    its key on this machine, which depends on the size and the time of its image; and meanwhile a token in the folder
-    for files, with a word in it.
+    The key of the task depends on the size and the time of its image; the token is a file in the folder for results.
     """
     word = uuid4().hex
     token = None if writes is None else save_text(word, writes.absolute() / TOKEN)
@@ -160,11 +158,7 @@ def _worker_setup(job: Job, writes: Path | None) -> Iterator[dict[str, Any]]:
 
 
 def worker_function() -> Callable[..., Any]:
-    """What a worker does; inside a function it is pickled by value.
-
-    It imports nothing of excite before the versions are compared, so that a machine without excite, or with another
-    version, can report that itself.
-    """
+    """What a worker does; inside a function it is pickled by value, so a machine without excite can report that."""
     loaded: list[Any] = []  # the work, unpickled once in each process
 
     def run(content: list[Any], setup: dict[str, Any], task: Any) -> tuple[Any, list[Warning | str]] | str:

@@ -44,8 +44,7 @@ class Job:
     known: Outcome | None = None
 
 
-Runner = Callable[[Iterable[Job]], Iterator[tuple[Job, Outcome]]]
-"""Started workers: maps jobs to their results, in order; may be called repeatedly."""
+Runner = Callable[[Iterable[Job]], Iterator[tuple[Job, Outcome]]]  # started workers: may be called repeatedly
 
 
 @dataclass(frozen=True)
@@ -214,8 +213,7 @@ def _begin(content: bytes) -> None:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)
 

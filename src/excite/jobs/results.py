@@ -1,11 +1,8 @@
 """The result store: one result for each key, safe against kills, full disks and two runs at once.
 
-While a run adds results they are in a database, ``records.sqlite``; when it ends they are written to
-``records.jsonl``, a line of JSON each, and the database is removed. So what a run leaves is readable by every program,
-and a database that is there is that of a killed run: the next one takes its results over.
-
-The database is in WAL mode (a result costs one small append, and is whole or absent whatever happens) and in exclusive
-locking mode: no memory is shared, so network file systems will do, and a second run is refused.
+While a run adds results they are in a database, ``records.sqlite`` (WAL mode: one small append each; exclusive locking
+mode: network file systems will do, and a second run is refused). When it ends they are written to ``records.jsonl``,
+and the database is removed: one that is there is that of a killed run, and the next run takes its results over.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Shards: tar files of images in the WebDataset layout, local or fetched, with random access through an index.
 
-Everything before the first dot of a file's name is the key of its sample; adjacent files with the same key are one
-sample, so no two images may have the same key. webdataset writes shards, but reads them from the beginning to the end
-only; for random access each has an index, and all indexes together become one table that any number of processes map:
-17 million images take 540 MB.
+Adjacent files with the same key (all before the first dot of the name) are one sample. webdataset writes shards, but
+reads them in order only. All indexes become one table that many processes map: 17 million images take 540 MB.
 """
 
 from __future__ import annotations
@@ -357,11 +355,11 @@ class ShardWriter:
     def _write_shard(self, start: int, name: str, rows: Iterator[dict[str, Any]]) -> Shard:
         shard = Shard(name, start, start)
         path = atomic_write(self.out / name, lambda file: self._fill(file, shard, rows))
-        if not shard.pictures:
+        if shard.pictures:
+            shard.bytes = path.stat().st_size
+            make_index(path).save(path.with_name(path.name + ".index"))
+        else:
             path.unlink()
-            return shard
-        shard.bytes = path.stat().st_size
-        make_index(path).save(path.with_name(path.name + ".index"))
         return shard
 
     def _fill(self, file: BinaryIO, shard: Shard, rows: Iterator[dict[str, Any]]) -> None:
