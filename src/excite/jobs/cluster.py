@@ -1,8 +1,7 @@
 """A Ray cluster: tasks for workers on many machines, any of which may be lost.
 
-Each image is a Ray task: Ray finds a free CPU for it, starts worker processes, and gives a task whose worker or machine
-is lost to another one. (Actors, as in `ray.util.ActorPool`, would not do: one that cannot be restarted, because its
-machine is gone and no other CPU is free, keeps its task for ever.)
+Each image is a Ray task: Ray gives one whose worker or machine is lost to another. (An actor that cannot be restarted,
+because its machine is gone and no other CPU is free, would keep its task for ever.)
 """
 
 from __future__ import annotations

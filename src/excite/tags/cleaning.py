@@ -22,8 +22,8 @@ from excite.io.text import templates_of
 from excite.jobs import Executor, Job
 from excite.jobs.loop import no_progress, run
 from excite.jobs.parquet import arrow
+from excite.tags import database
 from excite.tags.corpus import ColumnNames, Corpus, RowGroup, row_group_writer
-from excite.tags.database import database
 from excite.tags.dictionary import TagNormaliser, dictionary_beside, normalise_lists
 from excite.tags.rules import ASK, KEPT, RULES, CorpusSurvey, Rules
 from excite.tags.text_files import open_corpus

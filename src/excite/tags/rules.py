@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.errors import DataError
-from excite.tags.database import queries
+from excite.tags import queries
 from excite.tags.dictionary import Dictionary
 
 if TYPE_CHECKING:

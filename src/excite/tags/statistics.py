@@ -20,7 +20,7 @@ import numpy as np
 
 from excite.errors import DataError
 from excite.jobs.parquet import arrow
-from excite.tags.database import database, queries
+from excite.tags import database, queries
 from excite.tags.dictionary import Dictionary
 from excite.vocabulary.inflection import singulars
 from excite.vocabulary.labels import fold

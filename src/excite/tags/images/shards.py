@@ -153,10 +153,7 @@ def _pictures(path: Path) -> Iterator[tuple[str, int, int]]:
 
 @dataclass(frozen=True)
 class Shards(ImageSource):
-    """Images in tar files.
-
-    An image is found by the whole name of its file in a shard, by that name without its suffix (its key), or by the
-    name it had in the corpus that `ShardWriter` wrote. Of several, the first counts.
+    """Images in tar files, by the names of their files, their keys, or their names in the corpus; the first counts.
 
     Each shard gets an index once, beside it (``NAME.tar.index``) or, if that is not writable, in the cache. A shard on
     the web is fetched whole when first needed; its index, if published beside it, is fetched first.
