@@ -124,8 +124,7 @@ def in_order(
 ) -> Iterator[tuple[Job, Outcome]]:
     """The jobs in their order, each with its result, computed elsewhere; jobs are read as late as possible.
 
-    ``submit`` gives a job to a worker and returns a function that waits for the result, ``most`` is the largest number
-    of submitted jobs once the first is submitted.
+    ``submit`` returns a function that waits for the result, ``most`` the largest number of submitted jobs.
     """
     waiting: deque[tuple[Job, Callable[[], Outcome]]] = deque()
     busy = 0

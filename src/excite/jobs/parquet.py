@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from excite.jobs.results import Entry
 
-ROWS = 2000  # of a row group
 PLAIN: dict[type, str] = {str: "string", bool: "bool", int: "int64", float: "double"}
 PART = "part-00000.parquet"
 JSON_TEXT = "json"
@@ -48,7 +47,7 @@ def save_parquet(folder: Path, entries: Collection[Entry]) -> None:
     def write(file: BinaryIO) -> None:
         rows = ({name: _cell(value, kinds[name]) for name, value in entry.items()} for entry in entries)
         with pa.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-            while some := list(islice(rows, ROWS)):
+            while some := list(islice(rows, 2000)):
                 writer.write_table(pa.Table.from_pylist(some, schema=schema))
 
     atomic_write(folder / PART, write)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from excite.vocabulary import Labels
 
 THRESHOLDS = (10, 100, 1000, 10_000)
-TIMES_CHANCE = 5.0
 COLUMNS = ("tag", "precision", "share")  # of the measures of a classifier
 SPACES = r"\s\v\x1c-\x1f\x85\p{Z}"  # within brackets
 
@@ -160,7 +159,7 @@ def learnt_tags(path: Path) -> dict[str, bool]:
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"cannot read the measures {path}: {' '.join(str(error).split())}") from None
     return {
-        tag: precision >= TIMES_CHANCE * share
+        tag: precision >= 5 * share
         for tag, (precision, share) in measured.items()
         if math.isfinite(precision) and share > 0
     }
