@@ -120,6 +120,10 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
 
     Pillow's guard against decompression bombs stays on, and its warning is an error here. The result is a new image
     without metadata; an ImageError has the reason and the remedy.
+
+    Example:
+        >>> read_image(np.zeros((4, 6), dtype=np.uint8)).size
+        (6, 4)
     """
     if isinstance(source, Image.Image):
         return _decoded(source, "the image", own=False)

@@ -90,6 +90,11 @@ def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], objec
 
     Missing folders are made, links followed. After any failure, also an interruption, an older file at ``path`` is
     unchanged and no temporary file remains.
+
+    Example:
+        >>> atomic_write("example.txt", lambda file: print(file.write(b"whole")))
+        5
+        PosixPath('example.txt')
     """
     path = Path(path)
     target = Path(os.path.realpath(path))
