@@ -15,8 +15,8 @@ from torch import nn
 from excite.autolabel.files import open_own_results
 from excite.jobs import open_results
 from excite.jobs.parquet import arrow, save_parquet
+from excite.tags import database
 from excite.tags.cleaning import SurveyStore, survey
-from excite.tags.database import database
 from excite.tags.dictionary import TagNormaliser
 from excite.tags.images.shards import Shards, make_index, read_index
 from excite.tags.rules import CorpusSurvey, Rules

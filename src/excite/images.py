@@ -42,19 +42,12 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())  # an application's o
 _OPENING = threading.Lock()  # filters of warnings belong to the whole process
 
 
-# Finding.
-
-
 def find_images(patterns: str | Sequence[str]) -> list[Path]:
     """The images of file names, folders and patterns, each once, in the order of the patterns and then by name.
 
     A named file is taken whatever its suffix. A folder means all images in it and below, by their suffix (see
     `PICTURE_SUFFIXES`), without hidden ones and without following links to other folders. A pattern may hold ``*``,
     ``?``, ``[...]`` and ``**`` (any number of folders); of its matches, images and folders are taken.
-
-    Example:
-        >>> find_images(["photos", "more/*.jpg"])  # doctest: +SKIP
-        [PosixPath('photos/cat.jpg'), PosixPath('more/dog.jpg')]
     """
     names = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
     if not names:
@@ -79,12 +72,7 @@ def file_state(path: Path) -> tuple[str, int, int]:
 
 
 def is_picture_argument(argument: str) -> bool:
-    """Whether an argument means images rather than a concept: by its suffix, or as a path (``cat/``) or pattern.
-
-    Example:
-        >>> [is_picture_argument(word) for word in ("dog.jpg", "holiday/", "*.png", "cat", "2")]
-        [True, True, True, False, False]
-    """
+    """Whether an argument means images rather than a concept: by its suffix, or as a path (``cat/``) or pattern."""
     return Path(argument).suffix.lower() in PICTURE_SUFFIXES or "/" in argument or glob.has_magic(argument)
 
 
@@ -116,9 +104,6 @@ def _pictures_below(folder: Path) -> Iterator[Path]:
                 yield Path(parent, file)
 
 
-# Reading.
-
-
 def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tensor) -> Image.Image:
     """Read an image as upright eight-bit RGB.
 
@@ -133,9 +118,8 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
     * Arrays are ``[H, W]``, ``[H, W, 1]``, ``[H, W, 3]`` or ``[H, W, 4]`` and tensors ``[H, W]``, ``[1, H,
       W]``, ``[3, H, W]`` or ``[4, H, W]``, of uint8, uint16, bool, or floating point within 0..1.
 
-    Pillow's guard against decompression bombs stays on, and its warning is an error here.
-
-    The result is a new RGB image without metadata; an ImageError has the reason and the remedy.
+    Pillow's guard against decompression bombs stays on, and its warning is an error here. The result is a new image
+    without metadata; an ImageError has the reason and the remedy.
 
     Example:
         >>> read_image(np.zeros((4, 6), dtype=np.uint8)).size
@@ -153,10 +137,7 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
 
 
 def decode_image(content: bytes, name: str = "the image", *, most_pixels: int | None = None) -> Image.Image:
-    """As `read_image`, from the bytes of a file.
-
-    ``name`` is for errors; ``most_pixels`` is a stricter limit than Pillow's own, checked before decoding.
-    """
+    """As `read_image`, from the bytes of a file; ``most_pixels`` is a stricter limit than Pillow's own."""
     image = _opened(BytesIO(content), name)
     if most_pixels is not None and image.width * image.height > most_pixels:
         raise ImageError(
@@ -324,11 +305,8 @@ def _eight_bits(array: Array, name: str) -> NDArray[np.uint8]:
     return np.rint(array.astype(np.float64) * 255).astype(np.uint8)
 
 
-# Images of any mode as eight-bit RGB, with at most one more of them in memory.
-
-
 def _as_rgb(image: Image.Image, name: str) -> Image.Image:
-    """A decoded image of any mode as RGB; one that is RGB already is returned itself. ``name`` is for errors."""
+    """A decoded image of any mode as RGB, with at most one more in memory; one that is RGB is returned itself."""
     if image.mode == "CMYK":
         return _from_inks(image)
     if image.mode == "F" or image.mode.startswith("I"):

@@ -15,8 +15,11 @@ from PIL import Image
 
 from excite.errors import ExciteError
 from excite.io import files as io_files
-from excite.io.files import atomic_write, remove_leftovers
-from excite.io.locks import locked
+from excite.io.files import (
+    atomic_write,
+    locked,
+    remove_leftovers,
+)
 
 
 def names(folder):

@@ -15,12 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import DataError, ExciteError
-from excite.io.locks import Lock
+from excite.io.files import Lock
 from excite.jobs import Executor
-from excite.tags import cleaning
+from excite.tags import cleaning, database
 from excite.tags.cleaning import CleaningRun, variants_of
 from excite.tags.corpus import ColumnNames, row_group_writer, schema
-from excite.tags.database import database
 from excite.tags.dictionary import Dictionary, TagNormaliser
 from excite.tags.rules import RULES as NAMES
 from excite.tags.rules import CorpusSurvey, Rules

@@ -90,8 +90,7 @@ def test_plurals_become_singular_and_what_is_none_stays():
     for word in (*STAY, "", "cats'", "dogs running"):  # only the last word is looked at
         assert singular(word) == word
         assert singular(f"my {word}") == f"my {word}"
-    assert not plurals.SAME & plurals.IRREGULAR.keys()
-    assert all(re.fullmatch("[a-z]{3,}", word) for word in (*plurals.SAME, *plurals.IRREGULAR.values()))
+    assert all(re.fullmatch("[a-z]{3,}", word) for word in plurals.IRREGULAR.values())
 
 
 @settings(max_examples=150, deadline=None)

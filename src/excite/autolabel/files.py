@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from excite.errors import ExciteError
-from excite.io.files import remove_leftovers, save_bytes, temporary_path
-from excite.io.locks import Lock
+from excite.io.files import Lock, remove_leftovers, save_bytes, temporary_path
 from excite.jobs import open_results
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from excite.errors import FetchError
 from excite.io.archives import members, unpack
 from excite.io.fetch import Remote, fetch_to
-from excite.io.locks import locked
+from excite.io.files import locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -68,9 +68,7 @@ def _zip_member(zipped: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Member:
 
 def _tar_member(tarred: tarfile.TarFile, entry: tarfile.TarInfo) -> Member:
     name = _checked_name(entry.name, tarred.name, is_regular=entry.isreg())
-    return Member(
-        name, entry.size, lambda: cast("IO[bytes]", tarred.extractfile(entry))
-    )  # of a regular file never None
+    return Member(name, entry.size, lambda: cast("IO[bytes]", tarred.extractfile(entry)))  # never None: it is regular
 
 
 def _checked_name(name: str, archive: object, *, is_regular: bool) -> str:
@@ -84,10 +82,7 @@ def _checked_name(name: str, archive: object, *, is_regular: bool) -> str:
 
 
 def unpack(found: list[Member], folder: Path) -> Iterator[str]:
-    """Write the files of an archive into a folder; yields the name of each when it is complete.
-
-    A file that is there with its full size is skipped: it was moved into place when it was complete.
-    """
+    """Write the files of an archive into a folder, but for complete ones; yields each name when it is complete."""
     for member in found:
         path = folder / member.name
         try:

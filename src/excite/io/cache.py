@@ -29,15 +29,7 @@ def fingerprint(facts: object, *content: bytes, digits: int = 16) -> str:
 
 
 class ByteCache(Generic[Item]):
-    """A least-recently-used cache with a byte limit, safe for threads; a single item that is larger is not kept.
-
-    Example:
-        >>> cache = ByteCache(most_bytes=10)
-        >>> cache.put("a", "first", 6)
-        >>> cache.put("b", "second", 6)
-        >>> cache.get("a"), cache.get("b"), cache.size
-        (None, 'second', 6)
-    """
+    """A least-recently-used cache with a byte limit, safe for threads; a single item that is larger is not kept."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 from urllib import request as web
 from urllib.error import HTTPError, URLError
 from urllib.request import Request
@@ -121,7 +121,11 @@ def _download(url: str, name: str, partial: Path, most: int | None = None) -> No
             begin = done if response.status == 206 else 0  # a server without ranges sends everything again
             length = response.headers.get("Content-Length")
             total = int(length) + begin if length else None
-            with _open_alone(partial, begin) as file:
+            with partial.open("ab") as file:
+                if locked(file) is False or (begin and file.tell() != begin):
+                    raise URLError("another run is fetching it: wait for it")
+                if not begin:
+                    file.truncate(0)
                 for chunk in _with_progress(iter(lambda: response.read(CHUNK), b""), name, begin, total):
                     file.write(chunk)
                     if most is not None and max(file.tell(), total or 0) > most:
@@ -135,17 +139,6 @@ def _download(url: str, name: str, partial: Path, most: int | None = None) -> No
         raise
     if total is not None and written < total:
         raise URLError(f"the connection broke after {written} of {total} bytes")
-
-
-def _open_alone(partial: Path, begin: int) -> BinaryIO:
-    """The partial file, to append to from byte ``begin`` on; an error if another run is downloading it."""
-    file = partial.open("ab")
-    if locked(file) is False or (begin and file.tell() != begin):
-        file.close()
-        raise URLError("another run is fetching it: wait for it")
-    if not begin:
-        file.truncate(0)
-    return file
 
 
 def _with_progress(chunks: Iterator[bytes], name: str, done: int, total: int | None) -> Iterator[bytes]:

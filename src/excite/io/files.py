@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from uuid import uuid4
@@ -90,9 +91,6 @@ def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], objec
     Missing folders are made, links followed. After any failure, also an interruption, an older file at ``path`` is
     unchanged and no temporary file remains.
 
-    Raises:
-        ExciteError: the folder cannot be made or written to, or ``path`` is not a file.
-
     Example:
         >>> atomic_write("example.txt", lambda file: print(file.write(b"whole")))
         5
@@ -155,37 +153,30 @@ def save_json(obj: object, path: str | os.PathLike[str]) -> Path:
     NaN and infinity are refused: they are not JSON, and other programs cannot read what Python would write.
     """
     try:
-        content = _json_lines(obj).encode("utf-8", "backslashreplace")  # bytes of odd file names stay JSON escapes
+        text = _json_lines(obj)
     except (TypeError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise ExciteError(
             f"cannot write {str(path)!r}: {reason}; use finite numbers, text, lists, dictionaries."
         ) from error
-    return save_bytes(content, path)
+    return save_text(text, path)
 
 
 def _json_lines(obj: object) -> str:
-    """The object as JSON with one line per entry."""
+    dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False)
     if isinstance(obj, dict):
-        entries, opening, closing = [_json({key: value})[1:-1] for key, value in obj.items()], "{", "}"
+        entries, opening, closing = [dumps({key: value})[1:-1] for key, value in obj.items()], "{", "}"
     elif isinstance(obj, list | tuple):
-        entries, opening, closing = [_json(value) for value in obj], "[", "]"
+        entries, opening, closing = list(map(dumps, obj)), "[", "]"
     else:
-        return _json(obj) + "\n"
+        return dumps(obj) + "\n"
     return opening + ",".join(f"\n  {entry}" for entry in entries) + f"\n{closing}\n"
-
-
-def _json(obj: object) -> str:
-    return json.dumps(obj, ensure_ascii=False, allow_nan=False)
 
 
 def to_numpy(values: Tensor) -> np.ndarray[Any, Any]:
     """The tensor as an array on the CPU; bfloat16, which NumPy does not know, becomes float32."""
     values = values.detach().cpu()
     return (values.float() if values.dtype is bfloat16 else values).numpy()
-
-
-# Locks.
 
 
 def locked(file: BinaryIO | int, *, wait: bool = False) -> bool | None:
@@ -207,12 +198,6 @@ class Lock:
 
     With ``trace`` a file ``.lock`` in it is locked, which stays there; otherwise the folder itself, which does not keep
     two machines apart on a network file system.
-
-    Example:
-        >>> lock = Lock(Path("out/records.parquet"))
-        >>> lock.take(), lock.take()
-        (True, False)
-        >>> lock.release()
     """
 
     def __init__(self, folder: Path, *, trace: bool = True) -> None:

@@ -54,23 +54,11 @@ def for_html(text: str) -> str:
 
 @cache
 def templates_of(package: str, folder: str = "templates") -> Environment:
-    r"""The jinja2 templates in a folder of a package; what is put into them is text, and visible.
-
-    Example:
-        >>> environment = templates_of("excite.readouts")
-        >>> environment.from_string("<b>{{ name }}</b>").render(name="a<b\x1b")
-        '<b>a&lt;b\\x1b</b>'
-    """
+    """The jinja2 templates in a folder of a package; what is put into them is text, and visible."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader(package, folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
+    settings: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined, "finalize": _shown}
+    environment = Environment(loader=PackageLoader(package, folder), autoescape=True, **settings)
     environment.filters["fmt"] = format
     return environment
 

@@ -4,14 +4,6 @@ from excite.jobs.executor import ENGINES, Executor, Job, Outcome, Runner, attemp
 from excite.jobs.results import Entry, JsonLinesStore, ResultStore, open_results
 
 __all__ = [
-    "ENGINES",
-    "Entry",
-    "Executor",
-    "Job",
-    "JsonLinesStore",
-    "Outcome",
-    "ResultStore",
-    "Runner",
-    "attempt",
+    "ENGINES", "Entry", "Executor", "Job", "JsonLinesStore", "Outcome", "ResultStore", "Runner", "attempt",
     "open_results",
-]
+]  # fmt: skip

@@ -1,8 +1,7 @@
 """A Ray cluster: tasks for workers on many machines, any of which may be lost.
 
-Each image is a Ray task: Ray finds a free CPU for it, starts worker processes, and gives a task whose worker or machine
-is lost to another one. (Actors, as in `ray.util.ActorPool`, would not do: one that cannot be restarted, because its
-machine is gone and no other CPU is free, keeps its task for ever.)
+Each image is a Ray task: Ray gives one whose worker or machine is lost to another. (An actor that cannot be restarted,
+because its machine is gone and no other CPU is free, would keep its task for ever.)
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ import textwrap
 import warnings
 from collections import deque
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 AHEAD = 8  # tasks per worker whose results may wait for an earlier one
 MOST_LOST = 4  # a task that has ended so many workers is not tried again
 PATIENCE = 60.0  # seconds without any result before a note is printed
-TIMEOUT = 10.0  # seconds for an address to answer
-QUIET = {"logging_level": logging.ERROR, "log_to_driver": False}
 TOKEN = ".excite-shared"  # noqa: S105 - a file that shows whether a folder is shared
 SHARED = "share it under the same name, by NFS or the like"
 
@@ -62,16 +60,15 @@ def ray_runner(work: Work[Any], executor: Executor, writes: Path | None) -> Iter
         yield lambda jobs: in_order(jobs, submit, lambda: AHEAD * pools[0].size)
 
 
-# The connection to a cluster: an existing one, or one of this machine alone.
-
-
 @contextmanager
 def connected(executor: Executor) -> Iterator[int]:
     """Connect to the cluster; gives the number of workers.
 
-    An existing connection of the program is used and kept. Ray's usage statistics and dashboard are off.
+    An existing connection of the program is used and kept. Ray's usage statistics and dashboard are off, and so are
+    its lines about lost workers, which it prints to standard output, among the results.
     """
     import ray
+    from ray._private import worker
 
     if ray.is_initialized():
         yield _workers(ray, executor)
@@ -79,43 +76,31 @@ def connected(executor: Executor) -> Iterator[int]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # silences a warning about graphics cards
     os.environ.setdefault("RAY_task_oom_retries", str(MOST_LOST - 1))
-    with _silenced():
-        try:
-            _connect(ray, executor)
-            yield _workers(ray, executor)
-        finally:
-            ray.shutdown()
-
-
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """Ray prints every lost worker to standard output, among the results."""
-    from ray._private import worker
-
-    switch = "_worker_logs_enabled"  # there is no public one
-    before = getattr(worker, switch)
-    setattr(worker, switch, False)
+    before, worker._worker_logs_enabled = worker._worker_logs_enabled, False  # noqa: SLF001 - there is no public switch
     try:
-        yield
+        _connect(ray, executor)
+        yield _workers(ray, executor)
     finally:
-        setattr(worker, switch, before)
+        ray.shutdown()
+        worker._worker_logs_enabled = before  # noqa: SLF001
 
 
 def _connect(ray: Any, executor: Executor) -> None:
     """Connect to the address, or else to the cluster of this machine, or else start one."""
     address = executor.address or os.environ.get("RAY_ADDRESS")
+    connect = partial(ray.init, logging_level=logging.ERROR, log_to_driver=False)
     try:
         if address is None:
             try:
-                ray.init(address="auto", **QUIET)
+                connect(address="auto")
             except ConnectionError:
                 address = "local"
         if address == "local":
-            ray.init(address="local", num_cpus=executor.workers, include_dashboard=False, **QUIET)
+            connect(address="local", num_cpus=executor.workers, include_dashboard=False)
         elif address is not None:
             if address != "auto":
                 _check_reachable(address)
-            ray.init(address=address, **QUIET)
+            connect(address=address)
     except (ConnectionError, ImportError, OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise ExciteError(
@@ -134,7 +119,7 @@ def _check_reachable(address: str) -> None:
     if not host or not port:
         raise ExciteError(f"{address!r} is no address of a Ray cluster: give HOST:PORT, ray://HOST:PORT, auto or local")
     try:
-        socket.create_connection((host, port), TIMEOUT).close()
+        socket.create_connection((host, port), timeout=10).close()
     except OSError as error:
         reason = error.strerror or error
         raise ExciteError(f"nobody answers at {address} ({reason}): is the Ray cluster started there?") from None
@@ -148,16 +133,11 @@ def _workers(ray: Any, executor: Executor) -> int:
     return executor.workers or found
 
 
-# A worker, on any machine.
-
-
 @contextmanager
 def _worker_setup(job: Job, writes: Path | None) -> Iterator[dict[str, Any]]:
     """What a worker must share with this machine, as plain values for a machine without excite.
 
-    The versions of `PACKAGES`; the working folder, to which file names may be relative; variables to set; a task, and
-    its key on this machine, which depends on the size and the time of its image; and meanwhile a token in the folder
-    for files, with a word in it.
+    The key of the task depends on the size and the time of its image; the token is a file in the folder for results.
     """
     word = uuid4().hex
     token = None if writes is None else save_text(word, writes.absolute() / TOKEN)
@@ -177,11 +157,7 @@ def _worker_setup(job: Job, writes: Path | None) -> Iterator[dict[str, Any]]:
 
 
 def worker_function() -> Callable[..., Any]:
-    """What a worker does; inside a function it is pickled by value.
-
-    It imports nothing of excite before the versions are compared, so that a machine without excite, or with another
-    version, can report that itself.
-    """
+    """What a worker does; inside a function it is pickled by value, so a machine without excite can report that."""
     loaded: list[Any] = []  # the work, unpickled once in each process
 
     def run(content: list[Any], setup: dict[str, Any], task: Any) -> tuple[Any, list[Warning | str]] | str:
@@ -227,8 +203,13 @@ def load_work(content: bytes, setup: dict[str, Any]) -> tuple[Any, str | None]:
         os.chdir(setup["folder"])
     except OSError as error:
         return None, f"has no folder {setup['folder']!r} ({error.strerror}): {SHARED}, or start from one that is shared"
-    if setup["token"] is not None and (problem := _unshared(Path(setup["token"]), setup["word"])):
-        return None, problem
+    if setup["token"] is not None:
+        token = Path(setup["token"])
+        out = str(token.parent)
+        if not token.is_file() or token.read_text(encoding="utf-8") != setup["word"]:
+            return None, f"does not see the folder {out!r} for results: {SHARED}, or use an --out that is shared"
+        if not os.access(out, os.W_OK | os.X_OK):
+            return None, f"may not write to the folder {out!r}: give it permission, or use another --out"
     try:
         work, task = pickle.loads(content), pickle.loads(setup["task"])  # noqa: S301 - from the process that started the run
     except (ImportError, AttributeError) as error:
@@ -236,27 +217,6 @@ def load_work(content: bytes, setup: dict[str, Any]) -> tuple[Any, str | None]:
     if str(attempt(work.key, task)) != setup["key"]:
         return None, f"does not see the images as this one does: {SHARED}"
     return work, None
-
-
-def _unshared(token: Path, word: str) -> str | None:
-    """The reason why files cannot be written beside the token, if any."""
-    out = str(token.parent)
-    if not token.is_file() or token.read_text(encoding="utf-8") != word:
-        return f"does not see the folder {out!r} for results: {SHARED}, or use an --out that is shared"
-    if not os.access(out, os.W_OK | os.X_OK):
-        return f"may not write to the folder {out!r}: give it permission, or use another --out"
-    return None
-
-
-# The tasks of a run.
-
-
-@dataclass(eq=False)
-class _Submission:
-    """A submitted task, and where its result will be once it is Ray's."""
-
-    task: Any
-    reference: Any = None
 
 
 class RayTasks:
@@ -269,13 +229,13 @@ class RayTasks:
         self._content = [ray.put(content)]  # in a list, or Ray would send it with every task
         options = {"num_cpus": 1, "max_retries": MOST_LOST - 1, "scheduling_strategy": "SPREAD"}
         self._run = ray.remote(**options)(worker_function())
-        self._queue: deque[_Submission] = deque()
+        self._queue: deque[SimpleNamespace] = deque()  # tasks, with a reference to the result once they are Ray's
         self._running: set[Any] = set()
         self._quiet = True  # there was no result, and no note about that
 
     def submit(self, job: Job) -> Callable[[], Outcome]:
         """Submit a task; returns a function that waits for the outcome."""
-        submission = _Submission(job.task)
+        submission = SimpleNamespace(task=job.task, reference=None)
         self._queue.append(submission)
         self._dispatch()
         return lambda: self._outcome(submission)
@@ -294,7 +254,7 @@ class RayTasks:
             submission.reference = self._run.remote(self._content, self._setup, submission.task)
             self._running.add(submission.reference)
 
-    def _outcome(self, submission: _Submission) -> Outcome:
+    def _outcome(self, submission: SimpleNamespace) -> Outcome:
         """Wait for an outcome. Errors too are raised in the order of the tasks: all results before them are kept."""
         while submission.reference is None or submission.reference in self._running:
             ready, _ = self._ray.wait([*self._running], timeout=PATIENCE if self._quiet else None)

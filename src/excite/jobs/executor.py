@@ -44,8 +44,7 @@ class Job:
     known: Outcome | None = None
 
 
-Runner = Callable[[Iterable[Job]], Iterator[tuple[Job, Outcome]]]
-"""Started workers: maps jobs to their results, in order; may be called repeatedly."""
+Runner = Callable[[Iterable[Job]], Iterator[tuple[Job, Outcome]]]  # started workers: may be called repeatedly
 
 
 @dataclass(frozen=True)
@@ -83,13 +82,7 @@ class Executor:
 
     @contextmanager
     def start(self, work: Work[Any], writes: Path | None = None) -> Iterator[Runner]:
-        """Start the workers once and reuse them for several job lists; ``writes``: where the work itself writes files.
-
-        Example:
-            >>> with Executor().start(dict) as runner:
-            ...     [[outcome for _, outcome in runner([Job({"n": n})])] for n in (1, 2)]
-            [[{'n': 1}], [{'n': 2}]]
-        """
+        """Start the workers once, for several job lists; ``writes`` is a folder into which the work itself writes."""
         if self.is_cluster:
             from excite.jobs.cluster import ray_runner
 
@@ -131,8 +124,7 @@ def in_order(
 ) -> Iterator[tuple[Job, Outcome]]:
     """The jobs in their order, each with its result, computed elsewhere; jobs are read as late as possible.
 
-    ``submit`` gives a job to a worker and returns a function that waits for the result, ``most`` is the largest number
-    of submitted jobs once the first is submitted.
+    ``submit`` returns a function that waits for the result, ``most`` the largest number of submitted jobs.
     """
     waiting: deque[tuple[Job, Callable[[], Outcome]]] = deque()
     busy = 0
@@ -150,9 +142,6 @@ def in_order(
 def note(message: Warning | str, *_where: object, **_more: object) -> None:
     """Print a warning as one line, as the command does; a replacement for ``warnings.showwarning``."""
     sys.stderr.write(f"excite: note: {one_line(str(message))}\n")
-
-
-# Several processes of this machine.
 
 
 @contextmanager
@@ -223,8 +212,7 @@ def _begin(content: bytes) -> None:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)
 

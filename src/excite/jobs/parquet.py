@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
     from excite.jobs.results import Entry
 
-ROWS = 2000  # of a row group
 PLAIN: dict[type, str] = {str: "string", bool: "bool", int: "int64", float: "double"}
 PART = "part-00000.parquet"
-LARGEST = 2**63 - 1
 JSON_TEXT = "json"
 MARK = b"excite"  # of the metadata of a file: the kind of each column
 
@@ -40,12 +38,6 @@ def save_parquet(folder: Path, entries: Collection[Entry]) -> None:
 
     A field that is text, a number or a truth value wherever it is given has a column of that type, so that other
     programs can filter and sum; any other is JSON text. The entries are iterated twice.
-
-    Example:
-        >>> from pathlib import Path
-        >>> save_parquet(Path("records.parquet"), [{"key": "a", "image": "cat.jpg", "size": [4, 3]}])
-        >>> arrow().parquet.read_table("records.parquet").to_pylist()
-        [{'key': 'a', 'image': 'cat.jpg', 'size': '[4, 3]'}]
     """
     pa, kinds = arrow(), _kinds(entries)
     fields = [(name, pa.type_for_alias("string" if kind == JSON_TEXT else kind)) for name, kind in kinds.items()]
@@ -55,7 +47,7 @@ def save_parquet(folder: Path, entries: Collection[Entry]) -> None:
     def write(file: BinaryIO) -> None:
         rows = ({name: _cell(value, kinds[name]) for name, value in entry.items()} for entry in entries)
         with pa.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-            while some := list(islice(rows, ROWS)):
+            while some := list(islice(rows, 2000)):
                 writer.write_table(pa.Table.from_pylist(some, schema=schema))
 
     atomic_write(folder / PART, write)
@@ -68,7 +60,7 @@ def _kinds(entries: Iterable[Entry]) -> dict[str, str]:
     kinds: dict[str, set[str]] = {}
     for entry in entries:
         for name, value in entry.items():
-            fits = not isinstance(value, int) or abs(value) <= LARGEST
+            fits = not isinstance(value, int) or abs(value) < 2**63
             kind = PLAIN.get(type(value), JSON_TEXT) if fits else JSON_TEXT
             kinds.setdefault(name, set()).update([] if value is None else [kind])
     return {name: some.pop() if len(some) == 1 else JSON_TEXT for name, some in kinds.items()}

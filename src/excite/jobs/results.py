@@ -1,11 +1,8 @@
 """The result store: one result for each key, safe against kills, full disks and two runs at once.
 
-While a run adds results they are in a database, ``records.sqlite``; when it ends they are written to
-``records.jsonl``, a line of JSON each, and the database is removed. So what a run leaves is readable by every program,
-and a database that is there is that of a killed run: the next one takes its results over.
-
-The database is in WAL mode (a result costs one small append, and is whole or absent whatever happens) and in exclusive
-locking mode: no memory is shared, so network file systems will do, and a second run is refused.
+While a run adds results they are in a database, ``records.sqlite`` (WAL mode: one small append each; exclusive locking
+mode: network file systems will do, and a second run is refused). When it ends they are written to ``records.jsonl``,
+and the database is removed: one that is there is that of a killed run, and the next run takes its results over.
 """
 
 from __future__ import annotations
@@ -33,22 +30,10 @@ ALL = "SELECT entry FROM results ORDER BY rowid"
 
 
 class ResultStore:
-    r"""Keeps results by key, in the order in which they were added.
+    """Keeps results by key, in the order in which they were added, in the file of JSON lines ``path``.
 
-    Args:
-        path: the file of JSON lines; it need not be there yet. The database has the suffix ``.sqlite``.
-        required: the fields of a result beside its key; one without them is damaged or outdated, and left out.
-        parquet: when a run ends, write the folder with the suffix ``.parquet`` too.
-
-    Example:
-        >>> from pathlib import Path
-        >>> store = ResultStore(Path("out/records.jsonl"), required=("image",))
-        >>> store.add({"key": "a1", "image": "cat.jpg"})
-        >>> store.close()
-        >>> Path("out/records.jsonl").read_text()
-        '{"key": "a1", "image": "cat.jpg"}\n'
-        >>> dict(store.read())
-        {'a1': {'key': 'a1', 'image': 'cat.jpg'}}
+    A result without the ``required`` fields is damaged or outdated, and left out. With ``parquet`` the folder with that
+    suffix is written too when a run ends.
     """
 
     def __init__(self, path: Path, required: Iterable[str], *, parquet: bool = False) -> None:

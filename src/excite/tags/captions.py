@@ -23,12 +23,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Rows = Iterator[tuple[Any, Any] | text_files.Reason]  # images with captions, unchecked
-IMAGE_NAMES = ("image", "file", "file_name")
 STOP_WORDS_LIMIT = 2**20  # bytes of a file
 WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")  # letters, with apostrophes and hyphens between them
 APOSTROPHES = str.maketrans("\N{RIGHT SINGLE QUOTATION MARK}\N{MODIFIER LETTER APOSTROPHE}", "''")
 LONGEST = 10_000  # characters of a caption that are read
-NO_CAPTION = Reason("no_caption")
 
 
 def read_captions(path: Path, skipped: Counter[str]) -> dict[str, list[str]]:
@@ -40,20 +38,18 @@ def read_captions(path: Path, skipped: Counter[str]) -> dict[str, list[str]]:
     if reader is None:
         raise DataError(f"cannot tell what {path} is by its name: it must end in one of {', '.join(CAPTIONED)}, or .gz")
     captions: dict[str, list[str]] = {}
-    rows = (row if isinstance(row, Reason) else _checked(*row) for row in reader(path))
-    for image, some in text_files.counting(rows, skipped):
-        captions.setdefault(image, []).extend(some)
+    for image, found in text_files.counting(reader(path), skipped):
+        some = found if isinstance(found, list) else [found]
+        if not isinstance(image, str) or not image or image.isspace():
+            skipped["no_image"] += 1
+        elif not some or not all(type(one) is str for one in some):
+            skipped["no_caption"] += 1
+        else:
+            captions.setdefault(image, []).extend(some)
     if not captions:
         reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.most_common())
         raise DataError(f"{path} has no image with a caption" + (f" ({reasons})" if reasons else ""))
     return captions
-
-
-def _checked(image: Any, captions: Any) -> tuple[str, list[str]] | Reason:
-    some = captions if isinstance(captions, list) else [captions]
-    if not isinstance(image, str) or not image or image.isspace():
-        return NO_IMAGE
-    return (image, some) if some and all(type(one) is str for one in some) else NO_CAPTION
 
 
 def _coco(path: Path) -> Rows:
@@ -83,7 +79,7 @@ def _json_lines(path: Path) -> Rows:
         if isinstance(one, Reason):
             yield one
         else:
-            image = next((one[name] for name in IMAGE_NAMES if name in one), None)
+            image = one.get("image", one.get("file", one.get("file_name")))
             yield image, one.get("captions", one.get("caption"))
 
 
@@ -123,10 +119,6 @@ class CaptionWords:
 
     Words are letters, with apostrophes and hyphens between them, case-folded, without the possessive 's. Stop words as
     written (so "cans" becomes "can", which as a verb is a stop word) and single letters are left out.
-
-    Example:
-        >>> CaptionWords()(["A man walks two dogs.", "The dog's leash is red", "dogs on a leash"])
-        ['dog', 'leash', 'man', 'walk', 'red']
     """
 
     def __init__(self, *, plurals: bool = True, stop_words: AbstractSet[str] = STOP_WORDS) -> None:
@@ -135,13 +127,13 @@ class CaptionWords:
 
     def __call__(self, captions: Sequence[str]) -> list[str]:
         """The words of an image's captions: those in more captions first, then in order of appearance."""
-        counts = Counter(word for caption in captions for word in dict.fromkeys(self._words(caption)))
+        counts: Counter[str] = Counter()
+        for caption in captions:
+            text = normalize("NFKC", caption[:LONGEST]).casefold().translate(APOSTROPHES)
+            found = (word.removesuffix("'s") for word in WORD.findall(text))
+            tags = (self.normalise(word)[0] for word in found if word not in self.stop_words)
+            counts.update(dict.fromkeys(tag for tag in tags if len(tag) > 1).keys())
         return [word for word, _ in counts.most_common()]
-
-    def _words(self, caption: str) -> list[str]:
-        text = normalize("NFKC", caption[:LONGEST]).casefold().translate(APOSTROPHES)
-        found = (word.removesuffix("'s") for word in WORD.findall(text))
-        return [tag for word in found if word not in self.stop_words and len(tag := self.normalise(word)[0]) > 1]
 
 
 def captions_to_corpus(

@@ -17,14 +17,13 @@ import numpy as np
 from excite.errors import DataError, ExciteError
 from excite.images import file_state
 from excite.io.cache import fingerprint
-from excite.io.files import atomic_write, save_json, save_text
-from excite.io.locks import Lock
+from excite.io.files import Lock, atomic_write, save_json, save_text
 from excite.io.text import templates_of
 from excite.jobs import Executor, Job
 from excite.jobs.loop import no_progress, run
 from excite.jobs.parquet import arrow
+from excite.tags import database
 from excite.tags.corpus import ColumnNames, Corpus, RowGroup, row_group_writer
-from excite.tags.database import database
 from excite.tags.dictionary import TagNormaliser, dictionary_beside, normalise_lists
 from excite.tags.rules import ASK, KEPT, RULES, CorpusSurvey, Rules
 from excite.tags.text_files import open_corpus
@@ -37,10 +36,6 @@ if TYPE_CHECKING:
     from excite.jobs import Entry, Runner
     from excite.jobs.loop import Progress
 
-LEAST_TAGS = (1, 3, 5, 8, 10, 15)
-OVERLAPS = (2, 3, 4)
-LEAST_COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
-THREADS = 4  # of the database, at most: each takes memory
 VERSION = 2  # of the survey
 TABLES = ("images", "counts")
 
@@ -90,7 +85,15 @@ class CleaningSteps:
             stays = batch.filter(pa.array(task.verdicts[rows] == KEPT))
             tags, _ = normalise_lists(stays["tags"], self.normaliser)
             kept = pa.record_batch([stays["image"], tags, stays["user"]], schema=schemas()[0])
-            batches.append((kept, _dropped(batch, task, rows)))
+            gone = np.flatnonzero(task.verdicts[rows])
+            codes, like = task.verdicts[rows][gone].astype(np.int32) - 1, task.like[rows][gone]
+            columns = [
+                pa.array(task.row_group.first + rows.start + gone),
+                *(batch[name].take(pa.array(gone)) for name in ("image", "user")),
+                pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(RULES)),
+                pa.array(like, mask=like < 0),  # the row of the similar image
+            ]
+            batches.append((kept, pa.record_batch(columns, schema=schemas()[1])))
         return {"batches": batches}
 
 
@@ -109,20 +112,6 @@ def survey(batch: Any, normaliser: TagNormaliser, first: int = 5, row: int = 0) 
     counts = pa.chunked_array([listed["count"].combine_chunks(), pa.array(list(changes.values()), pa.int64())])
     kinds = np.repeat(["tag", "change"], [len(listed), len(changes)])
     return images, pa.table({"kind": kinds, "text": texts, "count": counts})
-
-
-def _dropped(batch: Any, task: RowGroupVerdicts, rows: slice) -> Any:
-    pa = arrow()
-    gone = np.flatnonzero(task.verdicts[rows])
-    codes, like = task.verdicts[rows][gone].astype(np.int32) - 1, task.like[rows][gone]
-    columns = [
-        pa.array(task.row_group.first + rows.start + gone),
-        batch["image"].take(pa.array(gone)),
-        batch["user"].take(pa.array(gone)),
-        pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(RULES)),
-        pa.array(like, mask=like < 0),  # the row of the similar image
-    ]
-    return pa.record_batch(columns, schema=schemas()[1])
 
 
 @cache
@@ -223,7 +212,7 @@ class CleaningRun:
         steps = CleaningSteps(corpus.columns, self.normaliser, self.rules.first)
         spill = self.work / "spill"
         shutil.rmtree(spill, ignore_errors=True)  # of a run that was killed
-        threads = min(THREADS, os.cpu_count() or 1)
+        threads = min(4, os.cpu_count() or 1)  # each takes memory
         with Executor.of(self.workers).start(steps) as runner, database(spill, threads) as tables:
             survey = self._survey(tables, corpus, steps, runner)
             verdicts, like = survey.verdicts(self.rules)
@@ -287,7 +276,7 @@ class CleaningRun:
             table.append({"choice": name, "kept": int((found == KEPT).sum()), **counted})
         sizes = [
             {"least_count": least, **survey.dictionary_size(least)}
-            for least in sorted({*LEAST_COUNTS, self.rules.least_count})
+            for least in sorted({10, 30, 100, 300, 1000, 3000, 10_000, self.rules.least_count})
         ]
         return {"read": survey.rows, "pictures": table, "dictionary": sizes}
 
@@ -300,12 +289,12 @@ def numbers_by_rule(verdicts: NDArray[np.uint8]) -> dict[str, int]:
 
 def variants_of(rules: Rules) -> list[tuple[str, Rules]]:
     """The rules, and variants with one threshold changed, by name."""
-    variants = [(f"at least {least} tags", replace(rules, least_tags=least)) for least in LEAST_TAGS]
+    variants = [(f"at least {least} tags", replace(rules, least_tags=least)) for least in (1, 3, 5, 8, 10, 15)]
     other = "kept" if rules.alphabetical else "dropped"
     variants.append((f"alphabetical lists {other}", replace(rules, alphabetical=not rules.alphabetical)))
     if rules.similar:
         variants.append(("similar ones kept", replace(rules, similar=False)))
-        shared = [overlap for overlap in OVERLAPS if overlap < rules.first]
+        shared = range(2, min(5, rules.first))
         variants += [(f"more than {overlap} shared", replace(rules, overlap=overlap)) for overlap in shared]
         other = "kept" if rules.against == "seen" else "seen"
         variants.append((f"compared with {other} ones", replace(rules, against=other)))

@@ -143,27 +143,23 @@ def _leaves(path: Path, column: str) -> list[str]:
 
 
 def _canonical(batch: Any, columns: ColumnNames, path: Path, *, encoded: bool) -> Any:
+    """A batch in the columns of `schema`; text of tags is split at its separators."""
     pa = arrow()
     user = pa.nulls(batch.num_rows) if columns.user is None else batch.column(columns.user)  # often numbers
-    image, tags = batch.column(columns.image), _lists(batch.column(columns.tags), encoded=encoded)
+    image, tags = batch.column(columns.image), batch.column(columns.tags)
+    if pa.types.is_dictionary(tags.type):
+        tags = tags.dictionary_decode()
+    if pa.types.is_string(tags.type) or pa.types.is_large_string(tags.type):
+        tags = pa.compute.split_pattern_regex(tags, SEPARATORS)
+    is_list = pa.types.is_list(tags.type)
+    if not (encoded and is_list and tags.type.value_type == pa.dictionary(pa.int32(), pa.string())):
+        tags = tags.cast(pa.list_(pa.string()))
     canonical = pa.record_batch([image.cast(pa.string()), tags, user.cast(pa.string())], names=schema().names)
     try:
         canonical.validate(full=True)  # files of other programs may hold any bytes as text
     except pa.ArrowInvalid:
         raise DataError(f"{path} holds text that is not UTF-8: write its tags, images and users as UTF-8") from None
     return canonical
-
-
-def _lists(array: Any, *, encoded: bool) -> Any:
-    """A column of tags as lists; text is split at its separators."""
-    pa = arrow()
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        array = pa.compute.split_pattern_regex(array, SEPARATORS)
-    if encoded and pa.types.is_list(array.type) and array.type.value_type == pa.dictionary(pa.int32(), pa.string()):
-        return array
-    return array.cast(pa.list_(pa.string()))
 
 
 class RowGroups:

@@ -77,7 +77,7 @@ def dictionary_beside(corpus: Path) -> Path:
 UNICODE, CASE, SPACES, PLURAL, EMPTY, TOO_LONG = 1, 2, 4, 8, 16, 32
 CHANGES = ("unicode", "case", "spaces", "plural", "empty", "too_long")  # the names of the bits, lowest first
 
-PLAIN = r"[!-\"$-@\[-~][!-@\[-~]*(?: [!-@\[-~]+)*"  # ASCII, no capitals, single spaces
+PLAIN = r"\A[!-\"$-@\[-~][!-@\[-~]*(?: [!-@\[-~]+)*\z"  # ASCII, no capitals, single spaces
 INVISIBLE = frozenset({"Cc", "Cf", "Cs"})  # control and format characters, and surrogates
 SHRINKS = 4  # Unicode's rules shorten a text at most so many times; a longer one is rejected at once
 
@@ -116,18 +116,13 @@ def _composed(tag: str) -> tuple[str, int]:
     changed, before = 0, None
     while tag != before:
         before = tag
-        composed = _visible(tag if is_normalized("NFKC", tag) else normalize("NFKC", tag))
+        composed = tag if is_normalized("NFKC", tag) else normalize("NFKC", tag)
+        if not composed.isprintable():  # white space stays
+            composed = "".join(one for one in composed if one.isspace() or category(one) not in INVISIBLE)
         folded = composed.casefold()
         tag = _spaced(folded)
         changed |= (composed != before) * UNICODE | (folded != composed) * CASE | (tag != folded) * SPACES
     return tag, changed
-
-
-def _visible(tag: str) -> str:
-    """Without invisible characters other than white space."""
-    if tag.isprintable():
-        return tag
-    return "".join(letter for letter in tag if letter.isspace() or category(letter) not in INVISIBLE)
 
 
 def normalise_lists(lists: Any, normaliser: TagNormaliser) -> tuple[Any, dict[str, int]]:
@@ -175,6 +170,6 @@ def are_normalised(tags: Any, normaliser: TagNormaliser) -> NDArray[np.bool_]:
     if normaliser.plurals:
         return np.zeros(len(tags), bool)
     pc = arrow().compute
-    plain = pc.match_substring_regex(tags, rf"\A{PLAIN}\z").to_numpy(zero_copy_only=False)
+    plain = pc.match_substring_regex(tags, PLAIN).to_numpy(zero_copy_only=False)
     short = pc.binary_length(tags).to_numpy(zero_copy_only=False) <= normaliser.longest
     return np.asarray(plain & short, bool)

@@ -30,18 +30,13 @@ GREY, PAPER = "#8A8A8A", "#FFFFFF"
 SIZE = (1600, 900)  # of a cloud, in pixels
 CAPTION = 64  # pixels below it
 MOST_WORDS = 150
-LARGEST, SMALLEST = 190, 15  # font sizes
 LONGEST = 40  # characters of a tag: a longer one is a sentence, and would leave no room for others
-LABEL = 0.06  # of the height of a curve's figure
-MOST_POINTS = 2000  # of a curve
 WIDTH, HEIGHT = 320, 240  # of an image on a contact sheet
 GAP, TITLE = 24, 64
 LETTERS = 19  # the size of the text below an image,
 LINE, LINES, COLUMNS = 26, 3, 29  # the height of its lines, how many there are, and about how long they are
 TEXT = LINES * LINE + 10
-MOST_TAGS = 5
 FITTING = 200  # characters: nothing longer fits, and a tag may have a million
-BACKGROUND = "#F2F2F2"  # beside images of another shape
 
 
 def frequency_figure(counts: NDArray[np.int64], thresholds: Sequence[int], slope: float | None, path: Path) -> Path:
@@ -59,7 +54,7 @@ def frequency_curve(counts: NDArray[np.int64], thresholds: Sequence[int], slope:
         raise DataError("the corpus lists no tags: there is no curve to draw")
     figure = package("matplotlib.figure").Figure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.add_subplot()
-    ranks = np.unique(np.geomspace(1, len(counts), MOST_POINTS).astype(int))
+    ranks = np.unique(np.geomspace(1, len(counts), 2000).astype(int))
     axes.loglog(ranks, counts[ranks - 1], color=BLUE, linewidth=2.2, zorder=3, solid_capstyle="round")
     axes.set(xlim=(0.8, max(20, 2.5 * len(counts))), ylim=(0.7, 2.2 * counts[0]))
     for least in apart(thresholds, 1, int(counts[0])):
@@ -94,7 +89,7 @@ def _mark(axes: Any, least: int, above: int) -> None:
 
 def apart(thresholds: Iterable[int], least: int, most: int) -> list[int]:
     """The thresholds whose labels have room between the least and the most count; earlier ones take precedence."""
-    room = LABEL * (math.log(most) - math.log(least))
+    room = 0.06 * (math.log(most) - math.log(least))  # a label's share of the height
     kept: list[int] = []
     for one in thresholds:
         if least <= one <= most and all(abs(math.log(one / other)) >= room for other in kept):
@@ -105,9 +100,7 @@ def apart(thresholds: Iterable[int], least: int, most: int) -> list[int]:
 def cloud_figure(dictionary: Dictionary, is_visual: Callable[[str], bool], path: Path) -> dict[str, int]:
     """Draw a cloud of the most frequent tags, larger the more often they are listed: visual words blue, others grey.
 
-    Returns:
-        The numbers of drawn ``tags``, and of those left out before them because the font lacks a letter
-        (``not_in_font``) or they are sentences (``too_long``).
+    Returns the numbers of drawn tags, and of those left out before them: letters not in the font, or sentences.
     """
     chosen: dict[str, int] = {}
     left_out = {"not_in_font": 0, "too_long": 0}
@@ -121,7 +114,7 @@ def cloud_figure(dictionary: Dictionary, is_visual: Callable[[str], bool], path:
     if not chosen:
         raise DataError("there is no tag that a word cloud could show: all are too long, or in letters the font lacks")
     page = {"width": SIZE[0], "height": SIZE[1], "margin": SIZE[1] // 70, "background_color": PAPER, "random_state": 0}
-    letters = {"font_path": font_file(), "min_font_size": SMALLEST, "max_font_size": LARGEST, "prefer_horizontal": 1.0}
+    letters = {"font_path": font_file(), "min_font_size": 15, "max_font_size": 190, "prefer_horizontal": 1.0}
     cloud = package("wordcloud").WordCloud(max_words=len(chosen), relative_scaling=0.6, **page, **letters)
     cloud.generate_from_frequencies(chosen).recolor(color_func=lambda word, **_: BLUE if is_visual(word) else GREY)
     drawn = Image.new("RGB", (SIZE[0], SIZE[1] + CAPTION), PAPER)
@@ -218,7 +211,7 @@ def contact_sheet(tagged: Sequence[Tagged], title: str) -> Image.Image:
 def _cell(picture: Image.Image, tags: Sequence[str]) -> Image.Image:
     """An image with its text below; nothing is drawn beyond its borders."""
     cell, font = Image.new("RGB", (WIDTH, HEIGHT + TEXT), PAPER), _font(LETTERS)
-    cell.paste(ImageOps.pad(picture.convert("RGB"), (WIDTH, HEIGHT), Image.Resampling.LANCZOS, BACKGROUND))
+    cell.paste(ImageOps.pad(picture.convert("RGB"), (WIDTH, HEIGHT), Image.Resampling.LANCZOS, color="#F2F2F2"))
     draw = ImageDraw.Draw(cell)
     draw.rectangle((0, 0, WIDTH - 1, HEIGHT - 1), outline=FAINT)
     if len(tags) > 1 and list(tags) == sorted(tags):  # so the most telling ones are not first
@@ -231,7 +224,7 @@ def _cell(picture: Image.Image, tags: Sequence[str]) -> Image.Image:
 
 def text_below(tags: Sequence[str]) -> list[str]:
     """The lines of text below an image: its first tags. Those that the font lacks are counted at the end."""
-    first = [tag[:FITTING] for tag in tags[:MOST_TAGS]]
+    first = [tag[:FITTING] for tag in tags[:5]]
     shown = [tag for tag in first if can_draw(tag)]
     more = f" ({len(first) - len(shown)} not in the font)" if len(shown) < len(first) else ""
     text = (", ".join(shown) + more).strip() or "(no tags)"

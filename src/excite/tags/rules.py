@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.errors import DataError
-from excite.tags.database import queries
+from excite.tags import queries
 from excite.tags.dictionary import Dictionary
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-RULES = ("no_image", "repeated_image", "few_tags", "alphabetical", "similar")
-"""Why an image is dropped, in the order of the rules; the first that applies is the reason."""
-
+RULES = ("no_image", "repeated_image", "few_tags", "alphabetical", "similar")  # the first that applies is the reason
 KEPT, SIMILAR = 0, 5  # the verdict on a kept image; on others the number of the rule, from 1
 AGAINST = ("seen", "kept")
 ASK = queries("rules")

@@ -20,7 +20,7 @@ import numpy as np
 
 from excite.errors import DataError
 from excite.jobs.parquet import arrow
-from excite.tags.database import database, queries
+from excite.tags import database, queries
 from excite.tags.dictionary import Dictionary
 from excite.vocabulary.inflection import singulars
 from excite.vocabulary.labels import fold
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from excite.vocabulary import Labels
 
 THRESHOLDS = (10, 100, 1000, 10_000)
-ZIPF_RANKS = (10, 1000)  # the head is a matter of taste, the tail one of chance
-FEWEST_RANKS = 20  # for a slope
-THREADS = 2
-TIMES_CHANCE = 5.0
 COLUMNS = ("tag", "precision", "share")  # of the measures of a classifier
 SPACES = r"\s\v\x1c-\x1f\x85\p{Z}"  # within brackets
 
@@ -101,19 +97,18 @@ class Statistics:
                 "of_distinct": _share(unigrams.sum(), len(counts)),
                 "of_listed": _share(counts[unigrams].sum(), self.listed),
             },
-            "thresholds": [self._above(least) for least in sorted(set(thresholds))],
+            "thresholds": [
+                {"at_least": least, "tags": len(kept), "covers": _share(kept.sum(), self.listed)}
+                for least, kept in ((least, counts[counts >= least]) for least in sorted(set(thresholds)))
+            ],
             "zipf_slope": zipf_slope(counts),
         }
-
-    def _above(self, least: int) -> dict[str, Any]:
-        kept = self.counts[self.counts >= least]
-        return {"at_least": least, "tags": len(kept), "covers": _share(kept.sum(), self.listed)}
 
 
 def statistics_of(corpus: Corpus, row_groups: Iterable[RowGroup] | None = None) -> Statistics:
     """Count the tags and users of a corpus, or of some of its row groups, in one pass."""
     ask = queries("statistics")
-    with TemporaryDirectory() as spill, database(Path(spill), THREADS) as tables:
+    with TemporaryDirectory() as spill, database(Path(spill), threads=2) as tables:
         tables.execute(f"SET VARIABLE spaces = '{SPACES}'")
         tables.execute(ask["tables"])
         for batch in corpus.batches(row_groups):
@@ -130,9 +125,8 @@ def statistics_of(corpus: Corpus, row_groups: Iterable[RowGroup] | None = None) 
 
 def zipf_slope(counts: NDArray[np.int64]) -> float | None:
     """The slope of log count against log rank (Zipf's law: -1), each factor of ten weighted equally."""
-    first, last = ZIPF_RANKS
-    ranks = np.arange(first, min(last, len(counts)) + 1)
-    if len(ranks) < FEWEST_RANKS:
+    ranks = np.arange(10, min(1000, len(counts)) + 1)  # the head is a matter of taste, the tail one of chance
+    if len(ranks) < 20:
         return None
     slope, _ = np.polyfit(np.log(ranks), np.log(counts[ranks - 1]), 1, w=ranks**-0.5)
     return float(slope)
@@ -165,7 +159,7 @@ def learnt_tags(path: Path) -> dict[str, bool]:
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"cannot read the measures {path}: {' '.join(str(error).split())}") from None
     return {
-        tag: precision >= TIMES_CHANCE * share
+        tag: precision >= 5 * share
         for tag, (precision, share) in measured.items()
         if math.isfinite(precision) and share > 0
     }

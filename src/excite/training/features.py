@@ -17,7 +17,7 @@ from PIL import Image
 from excite.errors import DataError, ExciteError, ModelError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
-from excite.io.locks import Lock
+from excite.io.files import Lock
 from excite.jobs import ResultStore
 from excite.jobs.loop import run
 from excite.models.classifier import network_identity

@@ -47,15 +47,10 @@ def _matches(name: str) -> list[str]:
 def open_images(
     where: str | Path, cache: Path | None = None, *, urls: bool = False, cache_bytes: int = CACHE_BYTES
 ) -> ImageSource:
-    """Open the images of a corpus; a DataError if there is no such folder or shard.
+    """Open the images below a folder, or in shards; with ``urls``, those whose names are web addresses are fetched.
 
-    Args:
-        where: a folder, below which the names of the images are paths; or shards in the WebDataset layout: a .tar
-            file, a pattern such as ``pics-{000..011}.tar`` or ``pics-*.tar`` here or (braces only) on the web, or a
-            folder that holds nothing else.
-        cache: the folder for fetched files; by default ``pictures`` in the usual cache folder.
-        urls: whether to fetch images whose names are web addresses, which the author of the corpus has chosen.
-        cache_bytes: the size limit of the cache of shards; the least recently used are removed.
+    Shards are a .tar file, a pattern such as ``pics-{000..011}.tar`` or ``pics-*.tar`` here or (braces only) on the
+    web, or a folder that holds nothing else. ``cache`` is the folder for fetched files.
     """
     cache = cache_folder() / "pictures" if cache is None else cache
     path, where, images = Path(where), str(where), None

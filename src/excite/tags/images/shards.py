@@ -1,9 +1,7 @@
 """Shards: tar files of images in the WebDataset layout, local or fetched, with random access through an index.
 
-Everything before the first dot of a file's name is the key of its sample; adjacent files with the same key are one
-sample, so no two images may have the same key. webdataset writes shards, but reads them from the beginning to the end
-only; for random access each has an index, and all indexes together become one table that any number of processes map:
-17 million images take 540 MB.
+Adjacent files with the same key (all before the first dot of the name) are one sample. webdataset writes shards, but
+reads them in order only. All indexes become one table that many processes map: 17 million images take 540 MB.
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ import numpy as np
 from excite.errors import DataError, ExciteError, FetchError, ImageError
 from excite.images import PICTURE_SUFFIXES, picture_format
 from excite.io.cache import fingerprint
-from excite.io.files import atomic_write, save_json, save_npy
-from excite.io.locks import Lock
+from excite.io.files import Lock, atomic_write, save_json, save_npy
 from excite.jobs.loop import no_progress
 from excite.tags import package
 from excite.tags.images.sources import WEB, FetchCache, ImageSource, check_size, shown
@@ -42,17 +39,12 @@ if TYPE_CHECKING:
 
 USUAL = ".jpg"
 VERSION = 1
-BLOCK = 512
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 CACHE_BYTES = 50_000_000_000  # of fetched shards: some 250 of the usual 200 MB
 NOTES = "shards.json"
 SIZE = 200_000_000
-ROWS = 1000  # of the corpus in memory at a time
-MESSAGES = 20  # about bad images; all are counted
 SUFFIXES = {"JPEG": "jpg", "MPO": "jpg", "JPEG2000": "jp2", "TIFF": "tif"}
 MOST_ROWS = 2**32  # of an index
-ATTEMPTS = 3  # to open a shard that other processes remove to make room for theirs
-
 
 _quoted = partial(quote, safe=" ", errors="surrogatepass")
 
@@ -61,11 +53,7 @@ def key_of(name: str) -> str:
     """The key of an image's sample: its path if that is plain; distinct for distinct names.
 
     Ambiguous characters are percent-encoded: a dot in the file's name as %2E, non-ASCII characters by their bytes.
-    ".jpg", where it is the only dot, is left out.
-
-    Example:
-        >>> key_of("v1.2/cat.jpg"), key_of("cat.png"), key_of("my.cat.jpg"), key_of("cat")
-        ('v1.2/cat', 'cat%2Epng', 'my%2Ecat%2Ejpg', 'cat%2F')
+    ".jpg", where it is the only dot, is left out: "v1.2/cat.jpg" is "v1.2/cat", "my.cat.jpg" is "my%2Ecat%2Ejpg".
     """
     folder, slash, file = name.rpartition("/")
     if "." not in file:
@@ -158,17 +146,14 @@ def _pictures(path: Path) -> Iterator[tuple[str, int, int]]:
                 by_key.append((f"\0{key}", member.offset_data, member.size))
     with path.open("rb") as file:  # a damaged header looks like the end, but is not followed by zeros
         file.seek(tar.offset)
-        if any(file.read(BLOCK)):
+        if any(file.read(512)):
             raise DataError(f"the shard {path} is damaged at byte {tar.offset}: copy or download it again")
     yield from by_key
 
 
 @dataclass(frozen=True)
 class Shards(ImageSource):
-    """Images in tar files.
-
-    An image is found by the whole name of its file in a shard, by that name without its suffix (its key), or by the
-    name it had in the corpus that `ShardWriter` wrote. Of several, the first counts.
+    """Images in tar files, by the names of their files, their keys, or their names in the corpus; the first counts.
 
     Each shard gets an index once, beside it (``NAME.tar.index``) or, if that is not writable, in the cache. A shard on
     the web is fetched whole when first needed; its index, if published beside it, is fetched first.
@@ -195,7 +180,7 @@ class Shards(ImageSource):
         number, offset, size = self._find(name)
         source = self.sources[number]
         check_size(size, name)
-        for _ in range(ATTEMPTS):
+        for _ in range(3):  # other processes may remove a fetched shard to make room for theirs
             try:
                 path = self._fetched.get(source) if source.startswith(WEB) else Path(source)
                 with path.open("rb") as file:
@@ -208,7 +193,7 @@ class Shards(ImageSource):
                     return file.read(size)
             except FetchError as error:
                 raise ImageError(str(error)) from None
-            except FileNotFoundError:  # removed just now to make room
+            except FileNotFoundError:
                 continue
             except OSError as error:
                 raise ImageError(f"cannot read the shard {source}: {error.strerror}") from None
@@ -280,13 +265,10 @@ class Shards(ImageSource):
             hashes = np.concatenate([index.columns[0] for index in self._indexes])
             if not len(hashes):
                 raise DataError(f"there are no images in {self._described}")
-            rows = (
-                number * MOST_ROWS + np.arange(index.columns.shape[1]) for number, index in enumerate(self._indexes)
-            )
-            places, order = np.concatenate(list(rows)).astype(np.uint64), np.argsort(hashes, kind="stable")
+            rows = [shard * MOST_ROWS + np.arange(one.columns.shape[1]) for shard, one in enumerate(self._indexes)]
+            places, order = np.concatenate(rows).astype(np.uint64), np.argsort(hashes, kind="stable")
             save_npy(np.stack([hashes[order], places[order]]), path)
-        table: NDArray[np.uint64] = np.load(path, mmap_mode="r", allow_pickle=False)
-        return table
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
 
     @property
     def _described(self) -> str:
@@ -364,17 +346,17 @@ class ShardWriter:
         """The rows of the corpus from one on."""
         for group in self.corpus.row_groups:
             if group.slice.stop > start:
-                rows = chain.from_iterable(batch.to_pylist() for batch in self.corpus.batches([group], ROWS))
+                rows = chain.from_iterable(batch.to_pylist() for batch in self.corpus.batches([group], 1000))
                 yield from islice(rows, max(0, start - group.first), None)
 
     def _write_shard(self, start: int, name: str, rows: Iterator[dict[str, Any]]) -> Shard:
         shard = Shard(name, start, start)
         path = atomic_write(self.out / name, lambda file: self._fill(file, shard, rows))
-        if not shard.pictures:
+        if shard.pictures:
+            shard.bytes = path.stat().st_size
+            make_index(path).save(path.with_name(path.name + ".index"))
+        else:
             path.unlink()
-            return shard
-        shard.bytes = path.stat().st_size
-        make_index(path).save(path.with_name(path.name + ".index"))
         return shard
 
     def _fill(self, file: BinaryIO, shard: Shard, rows: Iterator[dict[str, Any]]) -> None:
@@ -399,7 +381,7 @@ class ShardWriter:
             kind = picture_format(content, shown(row["image"]))
         except ImageError as error:
             shard.bad += 1
-            if len(self.failures) < MESSAGES:
+            if len(self.failures) < 20:  # all are counted
                 self.failures.append(str(error))
             return
         keys.add(key)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from excite.errors import ExciteError, FetchError, ImageError
 from excite.images import decode_image
 from excite.io.fetch import fetch_unverified
-from excite.io.locks import locked
+from excite.io.files import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
