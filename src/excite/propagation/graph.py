@@ -366,7 +366,9 @@ class CopyOnWrite:
         """Whether only ``target`` and what is saved here refer to that memory: ``target`` can be given another."""
         if _USES is None or not is_concrete() or target._is_view():  # noqa: SLF001 - it has no public name
             return False
-        own = _OWN_USES + sum(reference() is not None for reference in self._saved.get(memory_of(target), ()))
+        own = _OWN_USES
+        for reference in self._saved.get(memory_of(target), ()):
+            own += reference() is not None
         uses: int = _USES(target.untyped_storage()._cdata)  # noqa: SLF001 - as above
         return uses == own
 
