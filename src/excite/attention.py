@@ -1,9 +1,4 @@
-"""The attention map: the one noun that everything flows through.
-
-A classifier is asked for a concept, a method says where in the image the evidence for it is, and the answer
-is an `AttentionMap`: the values together with what is needed to read them. Its methods are thin shells over
-the pure functions of `excite.readouts`.
-"""
+"""The attention map: values with what is needed to read them; its methods call the functions of `excite.readouts`."""
 
 import json
 import math
@@ -227,21 +222,13 @@ class AttentionMap:
         except (ValueError, RecursionError) as error:
             raise ExciteError(f"{name} is not JSON: load what AttentionMap.save wrote as .json.") from error
         try:
-            return cls(
-                values=torch.tensor(saved["values"], dtype=getattr(torch, saved["dtype"])),
-                concept=saved["concept"],
-                layer=saved["layer"],
-                method=saved["method"],
-                mass=saved["mass"],
-                image_size=tuple(saved["image_size"]),
-                probability=saved["probability"],
-                units=tuple(saved["units"]),
-            )
+            values = torch.tensor(saved["values"], dtype=getattr(torch, saved["dtype"]))
+            known = {key: saved[key] for key in ("concept", "layer", "method", "mass", "probability")}
+            return cls(values, image_size=tuple(saved["image_size"]), units=tuple(saved["units"]), **known)
         except (ArithmeticError, AttributeError, KeyError, RuntimeError, TypeError, ValueError, ExciteError) as error:
             reason = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
-            raise ExciteError(
-                f"{name} is not a saved map ({reason[:200]}): load what AttentionMap.save wrote."
-            ) from error
+            line = f"{name} is not a saved map ({reason[:200]}): load what AttentionMap.save wrote."
+            raise ExciteError(line) from error
 
 
 def compare(
@@ -288,8 +275,7 @@ def compare(
     for picture, about in _by_picture(maps, image):
         photograph: Cell | None = (picture, "photograph")
         for row in _rows(about, rows, columns):
-            drawn = [(one.overlay(picture, point=point, box=box), _caption(one)) for one in row]
-            grid.append([photograph, *drawn])
+            grid.append([photograph, *((one.overlay(picture, point=point, box=box), _caption(one)) for one in row)])
             photograph = None  # once is enough
     return figure(grid, cell_width=cell_width)
 
@@ -316,11 +302,8 @@ def _by_picture(
 
 
 def _rows(maps: Sequence[AttentionMap], rows: str | None, columns: int) -> list[list[AttentionMap]]:
-    """The maps in rows: one per value of an attribute in order of appearance, or of so many columns.
-
-    Rows of columns are of one length as far as possible: five are three and two, not four and one.
-    """
-    if rows is None:
+    """The maps in rows: one per value of an attribute in order of appearance, or of so many columns."""
+    if rows is None:  # of one length as far as possible: five are three and two, not four and one
         length = math.ceil(len(maps) / math.ceil(len(maps) / columns))
         return [list(maps[start : start + length]) for start in range(0, len(maps), length)]
     if rows not in {"concept", "layer", "method"}:

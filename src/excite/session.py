@@ -1,9 +1,7 @@
 """A session: one batch of images, its forward passes and the attention maps made from them.
 
-    attend -> Session -> ExcitationPass | Gradients -> AttentionMap
-
-A network runs once for each kind of forward pass (excitation, gradients) and each scale of the images; all methods,
-layers and concepts share these passes. `SessionCache` keeps sessions for images that are queried again.
+A network runs once for each kind of forward pass and each scale of the images; all methods, layers and concepts share
+these passes. `SessionCache` keeps sessions for images that are queried again.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from excite.vocabulary import Concept
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy as np
     from PIL import Image
@@ -89,8 +87,7 @@ class Session:
         self._against = as_list(against) or ()
         self._forms: dict[Method, Method] = {}
         self.layers: dict[Method, list[str]] = {}
-        self._excitation: dict[float, ExcitationPass] = {}
-        self._gradients: dict[float, Gradients] = {}
+        self._passes: dict[tuple[Forward, float], Any] = {}
         with self._network_errors():
             for method in methods:
                 form = self._forms[method] = (method.plain or method) if self._against else method
@@ -101,21 +98,20 @@ class Session:
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop; made when it is first needed."""
-        if scale not in self._excitation:
-            self._excitation[scale] = self._run(ExcitationPass, "excitation", scale)
-        return self._excitation[scale]
+        return self._pass(ExcitationPass, "excitation", scale)
 
     def gradients(self, scale: float = 1.0) -> Gradients:
         """The forward pass for gradients; made when it is first needed."""
-        if scale not in self._gradients:
-            self._gradients[scale] = self._run(Gradients, "gradients", scale)
-        return self._gradients[scale]
+        return self._pass(Gradients, "gradients", scale)
 
-    def _run(self, kind: type[Pass], name: Forward, scale: float) -> Pass:
-        forward = kind(self.classifier.module, self.inputs[scale], self._layers_read(name, scale))
-        for layer, reading in forward.readings.items():
-            check_spatial(layer, reading.probe)
-        self._verify(tuple(forward.readings), scale)
+    def _pass(self, kind: type[Pass], name: Forward, scale: float) -> Pass:
+        forward: Pass | None = self._passes.get((name, scale))
+        if forward is None:
+            forward = kind(self.classifier.module, self.inputs[scale], self._layers_read(name, scale))
+            for layer, reading in forward.readings.items():
+                check_spatial(layer, reading.probe)
+            self._verify(tuple(forward.readings), scale)
+            self._passes[name, scale] = forward
         return forward
 
     def _verify(self, layers: tuple[str, ...], scale: float) -> None:
@@ -172,7 +168,7 @@ class Session:
     @property
     def size(self) -> int:
         """The bytes that the forward passes hold beside the network itself."""
-        return held_bytes(self.classifier.module, [*self._excitation.values(), *self._gradients.values()])
+        return held_bytes(self.classifier.module, self._passes.values())
 
     def maps(self, method: Method, units: Units) -> dict[str, Tensor]:
         """The maps [signals, N, h, w] of a method at each of its layers.
@@ -212,11 +208,8 @@ class Session:
         return answers
 
     def _units(self, k: int, concept: Concept | None, rivals: Sequence[Concept]) -> dict[int, float]:
-        """Where a signal starts: a prior over the units of the concept, minus one over those of its rivals.
-
-        No units where an image has fewer concepts than another.
-        """
-        if concept is None:
+        """Where a signal starts: a prior over the units of the concept, minus one over those of its rivals."""
+        if concept is None:  # this image has fewer concepts than another
             return {}
         units = self._prior(k, concept.units)
         if rivals:
@@ -360,10 +353,8 @@ class SessionCache:
     ) -> list[AttentionMap]:
         """As `excite.attend`, but the network runs only where no session is kept for the image, method and layer."""
         picture, chosen = read_image(image), find_method(method)
-        key, session = self._session(picture, chosen, layer, against)
-        with session.lock:
+        with self._session(picture, chosen, layer, against) as session:
             (maps,) = session.attend(chosen, [as_list(concepts)], [picture])
-        self._keep(key, session)
         return maps
 
     def findings(self, image: ImageSource, most: int = 5, *, method: str = METHOD) -> list[tuple[str, float]]:
@@ -376,10 +367,8 @@ class SessionCache:
             >>> cache.findings("photo.jpg", 1)                         # doctest: +SKIP
             [('tabby', 0.71)]
         """
-        key, session = self._session(read_image(image), find_method(method), None, None)
-        with session.lock:
+        with self._session(read_image(image), find_method(method), None, None) as session:
             units = session.findings(0, most)
-        self._keep(key, session)
         return [(session.labels.name(unit), float(session.probabilities[0, unit])) for unit in units]
 
     @property
@@ -405,10 +394,11 @@ class SessionCache:
         """Drop all sessions."""
         self._sessions.clear()
 
+    @contextmanager
     def _session(
         self, image: Image.Image, method: Method, layer: str | Sequence[str] | None, against: Sequence[Cue] | Cue | None
-    ) -> tuple[Hashable, Session]:
-        """The kept session of an image and a method, or a new one; and its key."""
+    ) -> Iterator[Session]:
+        """The kept session of an image and a method, or a new one, with its lock held; it is kept after its use."""
         layers = None if layer is None else tuple(_named(layer))
         pixels = fingerprint([image.mode, image.size], image.tobytes(), digits=64)
         key = (pixels, method.name, layers, tuple(as_list(against) or ()), weight_versions(self.classifier))
@@ -418,12 +408,9 @@ class SessionCache:
             session = Session(self.classifier, inputs, [method], layer=layer, against=against)
             with self._lock:
                 self.runs += 1
-        return key, session
-
-    def _keep(self, key: Hashable, session: Session) -> None:
-        """Keep a session after its use: only then are its forward passes made and their sizes known."""
         with session.lock:
-            size = session.size
+            yield session
+            size = session.size  # only now its forward passes are made
         self._sessions.put(key, session, size)
 
 

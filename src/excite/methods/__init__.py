@@ -16,13 +16,8 @@ __all__ = ["METHODS", "Forward", "Method", "Units", "find_method"]
 METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
-        EXCITE,
-        EXTENT,
-        *(C_MWP, MWP, C_MWP_POST_NORM, C_MWP_NO_NORM),
-        *(GRAD_CAM, CAM, C_CAM),
-        *(GUIDED, C_GUIDED, DECONV, C_DECONV, GRAD, C_GRAD),
-        *(LRP, LRP_EPSILON),
-        CENTER,
+        *(EXCITE, EXTENT, C_MWP, MWP, C_MWP_POST_NORM, C_MWP_NO_NORM, GRAD_CAM, CAM, C_CAM),
+        *(GUIDED, C_GUIDED, DECONV, C_DECONV, GRAD, C_GRAD, LRP, LRP_EPSILON, CENTER),
     )
 }
 """Every method by its name."""

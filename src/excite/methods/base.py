@@ -98,15 +98,11 @@ def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def largest_region(maps: Tensor) -> Tensor:
-    """Of each map [n, h, w] only the largest region above its mean; a map that is nowhere above it stays as it is.
-
-    Positions that touch, also by a corner, are one region. Each position begins with its own number and takes the
-    highest number around it, until nothing changes.
-    """
+    """Of each map [n, h, w] only the largest region above its mean; a map that is nowhere above it stays as it is."""
     strong = maps > maps.mean((-2, -1), keepdim=True)
     places = maps.shape[-2] * maps.shape[-1]
     regions = torch.arange(1, places + 1, device=maps.device).view(maps.shape[-2:]) * strong.double()
-    while True:
+    while True:  # each position takes the highest number around it; those that touch by a corner are one region
         grown = functional.max_pool2d(regions, 3, stride=1, padding=1) * strong
         if torch.equal(grown, regions):
             break

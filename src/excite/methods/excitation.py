@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-
 LARGER = 13 / 7  # a shorter side of 416 for networks made for 224: 13 positions of stride 32 instead of 7
 
 
@@ -38,11 +37,7 @@ def _post_norm(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
 
 
 def _two_scales(passes: Passes, units: Units, layers: Sequence[str], dual: float) -> Maps:
-    """The mean of the maps at both scales, which still is a share of the signal.
-
-    The smaller scale shows large objects whole with what is around them, the larger one small objects. Where they
-    agree they win.
-    """
+    """The mean of the maps at both scales, for large objects and for small ones: still a share of the signal."""
     small, large = (mwp_maps(passes, units, layers, scale, dual=dual) for scale in (1.0, LARGER))
     return {layer: (_resized_share(small[layer], large[layer]) + large[layer].clamp(min=0)) / 2 for layer in large}
 
@@ -62,15 +57,7 @@ C_MWP_POST_NORM = Method(
     "c-mwp-post-norm", "ablation: c-mwp normalised only at the end, map and dual apart", _post_norm, plain=MWP
 )
 C_MWP_NO_NORM = Method("c-mwp-no-norm", "ablation: c-mwp never normalised", _no_norm, plain=MWP)
-EXCITE = Method(
-    "excite",
-    "our best: the mean of c-mwp at two scales of the image",
-    partial(_two_scales, dual=-1.0),
-    scales=(1.0, LARGER),
-    plain=Method(
-        "excite-plain",
-        "the mean of MWP at two scales of the image",
-        partial(_two_scales, dual=0.0),
-        scales=(1.0, LARGER),
-    ),
-)
+_PLAIN, _CONTRAST = partial(_two_scales, dual=0.0), partial(_two_scales, dual=-1.0)
+_EXCITE_PLAIN = Method("excite-plain", "the mean of MWP at two scales of the image", _PLAIN, scales=(1.0, LARGER))
+_BEST = "our best: the mean of c-mwp at two scales of the image"
+EXCITE = Method("excite", _BEST, _CONTRAST, scales=(1.0, LARGER), plain=_EXCITE_PLAIN)

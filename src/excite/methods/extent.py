@@ -1,9 +1,6 @@
-"""The extent of the main object, for boxes.
+"""The extent of the main object, for boxes (docs/methods.md): winning probabilities are highest on a part of it.
 
-Winning probabilities are highest on the most discriminative part, such as a dog's face. The activations carry more of
-the extent: positions on one object have similar activations. So the winning probability of each position is multiplied
-by how much more similar it is to the winners than to the losers, at a finer layer; the maps of two scales are averaged;
-and only the largest region above the mean is kept, because a box is for one object.
+So each is multiplied by how much more similar its position is, at a finer layer, to the winners than to the losers.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-
 JOINT = "+"  # between layers: probabilities are read at all but the last, activations compared at the last
 SHARPER = 2  # the winners' own activation is the mean with these powers of the map as weights: its strongest positions
 LOSING = 0.3  # means of the map; what wins much less than that is background, all of it alike
@@ -36,12 +32,7 @@ def taps(layer: str) -> tuple[str, ...]:
 
 
 def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
-    """How much more similar each position is to the winners than to the losers, from 0 to 1.
-
-    Args:
-        activations: [images, channels, h, w].
-        evidence: [images, h, w], not negative, in means of the map.
-    """
+    """How much more similar each position is to the winners than to the losers (``evidence`` in means), 0 to 1."""
     directions = functional.normalize(activations.flatten(2), dim=1)
     weights = evidence.flatten(1)[:, None]
     winner = functional.normalize((directions * weights**SHARPER).sum(2, keepdim=True), dim=1)
@@ -86,11 +77,5 @@ def _even(maps: Tensor) -> Tensor:
     return torch.where(mean > 0, maps / mean, 0)
 
 
-EXTENT = Method(
-    "extent",
-    "for boxes: the extent of the main object, from winners and similar activations",
-    _extent,
-    place="joint",
-    scales=SCALES,
-    taps=taps,
-)
+_ABOUT = "for boxes: the extent of the main object, from winners and similar activations"
+EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps)

@@ -1,8 +1,6 @@
 """Methods that follow gradients to the image: Grad, Deconv, guided backpropagation, their contrasts; and LRP.
 
-LRP is layer-wise relevance propagation (Bach et al. 2015). The paper compared with the software of Bach et al. on
-Caffe networks, where images use the rule alpha-beta with alpha = 2 and beta = 1; that is `lrp` here, and the epsilon
-rule is `lrp-epsilon`.
+`lrp` is the rule alpha-beta, with which the paper compared (the software of Bach et al. 2015); see docs/methods.md.
 """
 
 from __future__ import annotations

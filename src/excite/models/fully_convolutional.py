@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from excite.errors import ImageError, ModelError
 from excite.propagation.graph import WRITING, operation_name, running_module
 from excite.propagation.provenance import tensors_in
-from excite.propagation.taps import as_found, main_output, plain_network
+from excite.propagation.taps import as_found, main_output, plain_modules
 
 DRY_BATCH = 2  # not 1, so that the batch can be told from other dimensions in recorded shapes
 Key = tuple[str, str, int]  # the running module, the operation, and the number of its call there
@@ -305,7 +305,7 @@ def fully_convolutional(module: nn.Module, size: int | tuple[int, int] = 224, *,
         >>> fully_convolutional(network, 8)(torch.ones(1, 3, 8, 12)).shape
         torch.Size([1, 2, 1, 3])
     """
-    network = plain_network(module)
+    network = plain_modules(module)[0]
     network = network.network if isinstance(network, FullyConvolutional) else network
     sides = (size, size) if isinstance(size, int) else size
     return FullyConvolutional(network, sides, head_of(network, sides, channels))

@@ -17,7 +17,7 @@ from excite.models.fully_convolutional import Recording, Step, Window, step_of
 from excite.models.receptive_field import Receptive, view_of
 from excite.propagation import ExcitationPass, prior
 from excite.propagation.provenance import tensors_in
-from excite.propagation.taps import as_found, main_output, plain_network
+from excite.propagation.taps import as_found, main_output, plain_modules
 
 USUAL_STRIDE = 16  # fine enough to point, coarse enough to mean something (the paper's pool4 of VGG16)
 LEAST_STRIDE = 8  # finer layers encode hardly more than edges
@@ -151,7 +151,7 @@ class _Run:
 
 
 def _run(module: nn.Module, inputs: Tensor) -> _Run:
-    module = plain_network(module)
+    module = plain_modules(module)[0]
     seen: dict[tuple[str, str], SpatialLayer | str] = {}
     steps: dict[str, Step | None] = {}
 

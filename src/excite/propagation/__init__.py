@@ -17,21 +17,8 @@ from excite.propagation.operations import OPERATIONS
 from excite.propagation.verify import Verification, verify
 
 __all__ = [
-    "OPERATIONS",
-    "AbsorbingChain",
-    "ExcitationPass",
-    "Gradients",
-    "Verification",
-    "Walks",
-    "absorbing_chain",
-    "held_bytes",
-    "mwp",
-    "plain_kernels",
-    "prior",
-    "sample_winners",
-    "transition_matrix",
-    "verify",
-    "winner_take_all",
-]
+    "OPERATIONS", "AbsorbingChain", "ExcitationPass", "Gradients", "Verification", "Walks", "absorbing_chain",
+    "held_bytes", "mwp", "plain_kernels", "prior", "sample_winners", "transition_matrix", "verify", "winner_take_all",
+]  # fmt: skip
 
 __getattr__ = renamed(__name__, {"Sweep": "ExcitationPass"})  # deprecated since 0.2

@@ -1,8 +1,6 @@
 """Gradients, deconvolution, guided backpropagation and the epsilon rule of relevance, after one forward pass.
 
-They use the same mode as the rules. Each operation keeps a small graph of its own, from its inputs to its output, so
-that its true gradient is at hand; and where a variant differs from the gradient, a rule says how. All rules of a
-forward pass read one `Switch`, so that every variant can be computed any number of times.
+Each operation keeps a small graph of its own for its true gradient; where a variant differs from it, a rule says how.
 
 | | rectifier ``y = f(x)`` | weights ``y = W x + b`` | one-to-one ``y = f(x)`` | product of two activations |
 |---|---|---|---|---|
@@ -11,12 +9,8 @@ forward pass read one `Switch`, so that every variant can be computed any number
 | guided | f'(x) max(g, 0) | W' g | f'(x) g | to both |
 | lrp | g y / x | W' (g y / (y + e sign y)) | g y / x | to what is gated, or half to each |
 
-For ReLU f'(x) is its mask, and these are the rules as published (Simonyan 2014; Zeiler and Fergus 2014; Springenberg
-2015; Bach 2015). The functions that replaced ReLU (leaky ReLU, ELU, GELU, SiLU, ReLU6 and the like) are rectifiers as
-well, with their derivative in the place of the mask; sigmoid, tanh and softmax do not rectify.
-
-For ``lrp`` the signal is ``g = R / activation``, relevance for each unit of activation, because then everything that is
-linear without weights of its own (sums, pooling, concatenation, dropout) passes it on by its plain gradient.
+The functions that replaced ReLU are rectifiers as well, with their derivative in the place of its mask. For ``lrp`` the
+signal is ``g = R / activation``: what is linear without weights (sums, pooling) passes that on by its plain gradient.
 """
 
 from __future__ import annotations
@@ -304,8 +298,7 @@ _HANDLERS: dict[str, Callable[[Switch, Call], Any]] = {
 def _refuse_unruled(top: Any, variant: Variant) -> None:
     """Refuse a variant that would meet operations without a rule for it. The true gradient needs no rules."""
 
-    def below(node: Any) -> list[Any]:
-        """Relevance does not pass into gates and divisors."""
+    def below(node: Any) -> list[Any]:  # relevance does not pass into gates and divisors
         rule, children = rule_of(node), [child for child, _ in node.next_functions]
         main = rule.main if variant == "lrp" and isinstance(rule, Step) else None
         return children if main is None else [children[main]]

@@ -78,10 +78,7 @@ def trust(written: Tensor) -> None:
 
 
 def hide(node: Any, *, unless_plain: bool) -> None:
-    """Record that no call was seen that made a node.
-
-    ``unless_plain``: it may copy values of which nothing is known that would be lost.
-    """
+    """Record that no call was seen that made a node; ``unless_plain``: nothing is known that a copy would lose."""
 
     def until_rules(node: Any) -> list[Any]:
         return [] if rule_of(node) is not None else [child for child, _ in node.next_functions]
@@ -148,10 +145,7 @@ def check(output: Tensor) -> set[Tensor]:
 
 
 def top_of(output: Tensor) -> tuple[list[Affine], set[Tensor]]:
-    """The classifier's own weighted operations, and the probes that lie above them.
-
-    All rules down to there are marked as cued: the signal decides that these units are on, whatever their response.
-    """
+    """The classifier's own weighted operations, and the probes above them; all rules down to there become cued."""
     top: list[Affine] = []
     probes: set[Tensor] = set()
 
@@ -210,19 +204,12 @@ def hidden(node: str) -> str:
 
 
 class Subgraph:
-    """The nodes between some starts and some probes, each after every node above it.
-
-    Attributes:
-        starts: where signals enter: a node and which of its outputs.
-        probes: where probabilities are read.
-        steps: for each node its rule, and for each input that leads to a probe: its number, the node below and which
-            output of that.
-        largest: the number of elements of the largest tensor, for one signal.
-    """
+    """The nodes between some starts and some probes, each after every node above it."""
 
     def __init__(self, starts: Sequence[GradientEdge], probes: Sequence[Tensor]) -> None:
         self.probes, self.starts = list(probes), list(map(attrgetter("node", "output_nr"), starts))
         wanted, leading = set(self.probes), set()
+        # Each node, its rule, and for each input that leads to a probe: its number, the node below, which output of it.
         self.steps: list[tuple[Any, Rule | None, list[tuple[int, Any, int]]]] = []
         for node in reversed(_top_down(self.starts)):
             below = [(k, child, output) for k, (child, output) in enumerate(node.next_functions) if child in leading]
@@ -262,8 +249,7 @@ def carried(
 ) -> dict[Tensor, Any]:
     """What arrives at each probe (Eqn. 1), from signals at each start.
 
-    ``backward(node, rule, arrived, below)`` gives the shares of a node's inputs, and ``join(before, share, dtype)``
-    sums those of several parents, in the type of the child; ``before`` is None for the first.
+    ``backward`` gives the shares of a node's inputs; ``join`` sums those of several parents, in the child's type.
     """
     waiting: dict[Any, dict[int, Any]] = {}
     found: dict[Tensor, Any] = {}
@@ -354,11 +340,7 @@ class Saved:
 
 @dataclass(eq=False)
 class CopyOnWrite:
-    """Saves tensors by reference, and copies them just before the network overwrites them.
-
-    Networks written for inference overwrite tensors freely (``nn.ReLU(inplace=True)``, ``out += identity``), but a rule
-    needs them as they were.
-    """
+    """Saves tensors by reference, and copies them just before the network overwrites them (``out += identity``)."""
 
     _saved: dict[int, list[weakref.ref[Saved]]] = field(default_factory=dict)  # by the address of their memory
 
@@ -381,10 +363,7 @@ class CopyOnWrite:
                 saved.tensor = saved.tensor.clone()
 
     def only_saved(self, target: Tensor) -> bool:
-        """Whether nothing but ``target`` and what is saved here refers to that memory.
-
-        Then it need not be overwritten: ``target`` can be given other memory, and what is saved stays where it is.
-        """
+        """Whether only ``target`` and what is saved here refer to that memory: ``target`` can be given another."""
         if _USES is None or not is_concrete() or target._is_view():  # noqa: SLF001 - it has no public name
             return False
         own = _OWN_USES

@@ -1,14 +1,4 @@
-"""The Markov chain of a network (paper, section 3.1): its matrices, and paths that are drawn from it.
-
-A path starts at an output unit drawn from the signal, steps from parent to child with the rules' probabilities, and
-ends at a unit of the lowest layer (or is lost at a unit that only its bias excites). In canonical form
-
-    P = [ Q  R ]      N = (I - Q)^-1
-        [ 0  I ]
-
-Q holds the steps among the transient units (the output and all layers but the lowest), R those into the lowest
-layer, and entry (i, j) of the fundamental matrix N is the expected number of visits to j of a path from i. A unit of a
-feedforward network is visited at most once, so that number is its winning probability.
+"""The Markov chain of a network (paper, section 3.1; docs/theory.md): its matrices, and paths that are drawn from it.
 
 Paths are drawn node by node through the graph of one forward pass, from the conditional probabilities P(a_j | a_i) of
 each rule, so they follow exactly what `ExcitationPass.down` sums over.

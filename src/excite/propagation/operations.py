@@ -15,17 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from excite.propagation import rewrites
+from excite.propagation import provenance, rewrites
 from excite.propagation.fast import choose, constants, geometry, is_concrete, possibly
-from excite.propagation.provenance import (
-    PREACTIVATION,
-    UNKNOWN,
-    Provenance,
-    is_above_tap,
-    is_activation,
-    provenance_of,
-    set_provenance,
-)
+from excite.propagation.provenance import Provenance, is_above_tap, is_activation, provenance_of, set_provenance
 from excite.propagation.rules import Affine, Hints, Pass, ProductRule, Sum
 
 if TYPE_CHECKING:
@@ -119,8 +111,8 @@ def _affine(call: Call, child: Tensor, weight: Tensor | None, function: Callable
     """The response of ``function(child, weight)`` and a bias, with its `Affine` rule."""
     response = call.response()
     if weight is not None and not is_above_tap(child):  # where only the weights depend on the image they are a gate
-        return set_provenance(response, PREACTIVATION)
-    known = provenance_of(child) if is_activation(child) else UNKNOWN
+        return set_provenance(response, provenance.PREACTIVATION)
+    known = provenance_of(child) if is_activation(child) else provenance.UNKNOWN
     weights = None if weight is None else weight.detach()  # their memory, whatever a parameter refers to later
     rule = choose(Affine)(function, call.mode.memory.keep(child), weights, known.baseline, hints)
     if weight is not None:

@@ -1,18 +1,11 @@
-"""The rules: from the winning probabilities of an operation's outputs to those of its inputs.
+"""The rules: from the winning probabilities of an operation's outputs to those of its inputs (docs/mechanism.md).
 
-Every unit of a network is a state of a Markov chain. A unit a_i that wins draws the next winner among its children
-with probability P(a_j | a_i), so the marginal winning probability (MWP) of a layer is (paper, Eqn. 1)
+    P(a_j) = sum_i P(a_j | a_i) P(a_i),     P(a_j | a_i) = a_j w_ji+ / sum_k a_k w_ki+      (paper, Eqns. 1 and 4)
+    P_n = A * W+ (P_{n-1} / (W+^T A))       for a whole layer with activations A and weights W             (Eqn. 10)
 
-    P(a_j) = sum_i P(a_j | a_i) P(a_i),        P(a_j | a_i) = a_j w_ji+ / sum_k a_k w_ki+       (Eqn. 4)
-
-and for a whole layer with activations A and weights W (Eqn. 10)
-
-    P_n = A * W+ (P_{n-1} / (W+^T A)).
-
-Eqn. 1 has the form of a vector-Jacobian product, with a transition matrix in the place of the Jacobian. So autograd's
-graph carries the probabilities: `RuleFunction` computes the true response in the forward pass and applies a rule in
-the top-down pass, and where a unit has several parents their shares are summed. Operations that copy each output from
-one input (ReLU, max pooling, reshaping, concatenation, padding) need no rule: their gradient is the transition matrix.
+Autograd's graph carries the probabilities: `RuleFunction` gives the true response in the forward pass and applies a
+rule in the top-down pass. Operations that copy each output from one input (ReLU, max pooling, reshaping, concatenation)
+need no rule: their gradient is the transition matrix.
 
 Signs. The paper assumes non-negative responses (A1). Without that assumption the winners are the children that moved
 the unit in the direction of its response: the contributions x_j w_ji with the sign of y_i, that is x+ W+ and x- W-
@@ -331,9 +324,8 @@ def split_by_sign(child: Tensor, baseline: Tensor | None) -> tuple[Tensor, Tenso
 def scale_for(values: Tensor, largest: float | None = None) -> float:
     """A power of two that brings extreme values to where floats are dense; 1 for ordinary ones.
 
-    Eqn. 4 depends neither on the scale of the children nor on that of the weights. Without this a total of extreme
-    values would be rounded to 0 or infinity. A product of two values within the limits, summed a million times, is
-    still a number of float32. ``largest`` is the largest magnitude, where that is known.
+    Eqn. 4 does not depend on scales, but a total of extreme values would be rounded to 0 or infinity. A product of two
+    values within the limits, summed a million times, is a float32. ``largest``: their magnitude, where it is known.
     """
     if largest is None:
         if not is_concrete() or not values.numel():

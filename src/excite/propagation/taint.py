@@ -1,10 +1,8 @@
 """What leaves the graph is noticed: tensors made from activations by ways that lose their history.
 
 Every tensor is an activation (below all taps, or live: with a way down to one), constant (made from parameters, buffers
-and literals only), or severed: made from a live one by way of integers, quantised numbers, a buffer, ``torch.tensor``.
-A severed tensor may still select: as an index, a condition, a mask; and a divisor only scales. Anywhere else, where it
-meets a live tensor or reaches the output, it is refused. Tensors that no seen call has made are of unknown origin: see
-`unknown`.
+and literals only), severed (made from a live one by integers, a buffer, ``torch.tensor``: it may select or divide, and
+is refused where it meets a live one or reaches the output), or, where no seen call has made it, of unknown origin.
 """
 
 from __future__ import annotations
@@ -19,21 +17,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from excite.errors import ExciteError, NoRuleError
+from excite.propagation import provenance
 from excite.propagation.fast import is_concrete
 from excite.propagation.graph import has_memory, hide, memory_of, refusal, trust
 from excite.propagation.operations import OPERATIONS
-from excite.propagation.provenance import (
-    UNKNOWN,
-    Provenance,
-    is_above_tap,
-    is_activation,
-    is_copied,
-    leads_to_tap,
-    provenance_of,
-    set_provenance,
-    tensors_in,
-    unset_provenance,
-)
+from excite.propagation.provenance import UNKNOWN, is_above_tap, is_activation, leads_to_tap, set_provenance, tensors_in
 from excite.propagation.rewrites import complex_magnitude
 from excite.propagation.rules import Refused, version_of
 from excite.propagation.unknown import Unknown, known_constant
@@ -67,7 +55,7 @@ def origin_of(tensor: Tensor) -> Severed | None:
 
 
 def _set_severed(tensor: Tensor, severed: Severed) -> None:
-    unset_provenance(tensor)
+    provenance.unset_provenance(tensor)
     setattr(tensor, _ORIGIN, severed)
 
 
@@ -77,12 +65,10 @@ def _state_of(tensor: Tensor) -> tuple[int, int]:
 
 
 class Taint:
-    """What is known of all tensors of one forward pass that are no activations.
-
-    ``activations``: which of the tensors of unknown origin are activations below all taps.
-    """
+    """What is known of all tensors of one forward pass that are no activations."""
 
     def __init__(self, modules: Sequence[nn.Module], activations: frozenset[int] = frozenset()) -> None:
+        # ``activations``: which of the tensors of unknown origin are activations below all taps.
         self.module, self._modules, self._activations, self._number = modules[0], modules, activations, 0
         self.unknown: list[Unknown] = []  # tensors of unknown origin, where they met live ones
         self.left = ""  # the call with which values have left torch, as numbers or arrays
@@ -103,7 +89,7 @@ class Taint:
         severed: list[Tensor] = []
         unknown: list[Tensor] = []
         for tensor in tensors:
-            if not is_activation(tensor) or is_copied(tensor):
+            if not is_activation(tensor) or provenance.is_copied(tensor):
                 if not self._is_constant(tensor):
                     self._look_up(tensor, severed, unknown)
             elif self._written_to and tensor._is_view():  # noqa: SLF001 - it has no public name
@@ -147,7 +133,7 @@ class Taint:
         else:
             setattr(tensor, _ORIGIN, _state_of(tensor))
 
-    def wrote(self, subject: Tensor, known: Provenance | Severed) -> Tensor:
+    def wrote(self, subject: Tensor, known: provenance.Provenance | Severed) -> Tensor:
         """Record what is now held in the memory of ``subject``, through whichever tensor it is seen."""
         memory = memory_of(subject)
         unseen = known if isinstance(known, Severed) else Severed("data") if leads_to_tap(subject) else None
@@ -307,11 +293,7 @@ def sever(tensors: Sequence[Tensor], call: Call, severed: Sequence[Tensor] = ())
 
 
 def only_selects(call: Call, tensor: Tensor) -> bool:
-    """Whether a tensor has no part in the values that a call with activations gives, so that it may be severed.
-
-    An index and a condition select; a divisor only scales, and so does one factor for many units; a mask made by a
-    comparison selects as a factor; what is overwritten as a whole, or only written to, does not matter.
-    """
+    """Whether a tensor has no part in the values that a call with activations gives: it selects, scales or is lost."""
     name, position = call.name, _position(call, tensor)
     if call.writes and position == 0:
         return name in {"copy_", "fill_", "zero_"} or (name == "__setitem__" and _is_whole(call.args[1]))
@@ -324,13 +306,13 @@ def only_selects(call: Call, tensor: Tensor) -> bool:
 
 
 def _only_scales(call: Call, factor: Tensor) -> bool:
-    """Whether a factor selects or scales activations: not so where these may be its gate."""
+    """Whether a factor selects (a mask) or scales (one for many units) activations; not so where these may gate it."""
     origin, others = origin_of(factor), [each for each in call.tensors if is_activation(each)]
     for each in others:
-        if provenance_of(each).gate and (origin is None or origin.source is not each.grad_fn):
+        if provenance.provenance_of(each).gate and (origin is None or origin.source is not each.grad_fn):
             return False
     wide = call.name == "mul" and all(factor.numel() < each.numel() for each in others)
-    return wide or (origin is not None and origin.choice)
+    return wide or _is_chosen(factor)
 
 
 def _is_whole(index: Any) -> bool:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from excite.propagation.operations import Operation
 
-    Inputs = Tensor | tuple[Any, ...]
+    Inputs = tuple[Any, ...]  # what the network is called with
     Disturb = Callable[[Tensor], Tensor]
 
 INPUT = "input"  # as a layer: what the network is given (a module of that name is still there as ``input#0``)
@@ -40,26 +40,37 @@ _USUAL = frozenset([bool, int, float, str, tuple, list, dict, set, OrderedDict, 
 
 
 class ForwardPass:
-    """The forward pass of a network in which each operation got its rule from a table.
-
-    Attributes:
-        output: the network's output units, exactly as the network gives them.
-        readings: for each layer its tap and its activation.
-        check_maps: refuses what is not finite, and names the layer where that began.
-    """
+    """The forward pass of a network in which each operation got its rule from a table."""
 
     def __init__(
-        self, module: nn.Module, inputs: Inputs, layers: Sequence[str], operations: Mapping[str, Operation]
+        self,
+        module: nn.Module,
+        inputs: Tensor | tuple[Any, ...],
+        layers: Sequence[str],
+        operations: Mapping[str, Operation],
     ) -> None:
-        self._traced, self.readings = forward_pass(module, inputs, layers, operations)
+        self._module, self._inputs = module, inputs if isinstance(inputs, tuple) else (inputs,)
+        self._traced, self.readings = forward_pass(module, self._inputs, layers, operations)
         self.output = self._traced.detach()
-        guard = Guard(module, inputs)
-        guard.check_output(self.output)
-        self.check_maps = guard.check_maps
+        if is_concrete():
+            self._check_output()
         reached = self._probes_reached()
         for layer, reading in self.readings.items():
             if reading.probe not in reached:
-                raise unread(module, inputs, layer, operations)
+                raise unread(module, self._inputs, layer, operations)
+
+    def _check_output(self) -> None:
+        """Refuse an input or an output that is not finite; a logit of -inf is allowed."""
+        first = self._inputs[0] if self._inputs else None
+        if isinstance(first, Tensor) and not all_finite(first):
+            raise _in_input(first)
+        if not all_finite(self.output) and bool((self.output.isnan() | (self.output == torch.inf)).any()):
+            raise _not_finite("the answer of the network", self._module, self._inputs)
+
+    def check_maps(self, maps: Iterable[Tensor]) -> None:
+        """Refuse maps that are not finite."""
+        if is_concrete() and not all(map(all_finite, maps)):
+            raise _not_finite("the map", self._module, self._inputs)
 
     def _probes_reached(self) -> set[Tensor]:
         return {node.variable for node in nodes_below(self.top) if hasattr(node, "variable")}
@@ -77,7 +88,7 @@ def forward_pass(
     modules = plain_modules(module)
     if any(isinstance(child, LazyModuleMixin) for child in modules):  # its parameters get their shape in the first call
         with torch.no_grad():
-            modules[0](*(inputs if isinstance(inputs, tuple) else (inputs,)))
+            modules[0](*inputs)
     taint = Taint(modules)
     output, read = _run(modules, inputs, layers, operations, taint)
     if taint.unknown:  # are these tensors the same for other images and other activations at the taps?
@@ -109,7 +120,7 @@ def _run(
         if layer != INPUT:
             wanted[layer] = find_layer(module, layer)
             calls[wanted[layer][0]] = []
-    arguments = list(inputs) if isinstance(inputs, tuple) else [inputs]
+    arguments = list(inputs)
     read: dict[str, Reading] = {}
     mode = RuleMode(operations, module, taint)
     tapped = _tapped(calls, mode, disturb)
@@ -184,8 +195,7 @@ def _chosen(layer: str, readings: list[Reading | str], call: int) -> Reading:
 class Start:
     """Where paths from the units of a layer start: below the layer's own tap.
 
-    The units of a neuron's response have a positive and a negative input below them. Which one counts is known only
-    when the whole neuron is: a norm behind the layer may change the sign. So its latest `SignRouter` is recorded.
+    Whether the positive or the negative input of a neuron counts is decided by its latest norm: so that is recorded.
     """
 
     own: list[GradientEdge]  # below the response itself, where no neuron is known; none at the lowest layer
@@ -269,13 +279,8 @@ def tap_on(answer: Tensor, disturb: Disturb) -> tuple[Reading, Tensor]:
 # --- a user's network ----------------------------------------------------------------------------------------------
 
 
-def plain_network(module: nn.Module) -> nn.Module:
-    """The network in plain PyTorch: without torch.compile's wrapper; TorchScript is refused by name."""
-    return plain_modules(module)[0]
-
-
 def plain_modules(module: nn.Module) -> list[nn.Module]:
-    """The same with all its modules, itself first."""
+    """The modules of a network, itself first, without torch.compile's wrapper; TorchScript is refused by name."""
     if not isinstance(module, nn.Module):
         raise ModelError(f"expected a torch.nn.Module, got {type(module).__name__}")
     module = getattr(module, "_orig_mod", module)
@@ -292,17 +297,14 @@ def plain_modules(module: nn.Module) -> list[nn.Module]:
 
 
 def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:
-    """A layer's module, and which of its calls is meant (``relu#0`` is the first; plain ``relu`` the last, -1).
-
-    Where Caffe's names describe how a layer is made, as in ``pool2/3x3_s2``, the paper's ``pool2`` will do.
-    """
+    """A layer's module, and which of its calls is meant (``relu#0`` is the first; plain ``relu`` the last, -1)."""
     name, _, call = layer.partition("#")
     names: list[str] = []
     if name and (not call or call.isdecimal()):
         with suppress(AttributeError):
             return module.get_submodule(name), int(call or -1)
         names = [known for known, _ in module.named_modules(remove_duplicate=False) if known.startswith(f"{name}/")]
-        if len(names) == 1:
+        if len(names) == 1:  # Caffe's pool2/3x3_s2 is the paper's pool2
             return module.get_submodule(names[0]), int(call or -1)
     names = [known for known, _ in module.named_modules(remove_duplicate=False) if known]
     close = difflib.get_close_matches(layer, names, n=3)
@@ -340,9 +342,8 @@ def main_output(answer: Any) -> Tensor:
 def as_found(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Restore whatever a forward pass changes in a network's buffers.
 
-    Norms in training mode always write to their running statistics, so there the network works on copies. Otherwise
-    writing is rare: it is undone where it happened, and nothing is touched where it did not, so that several threads
-    can explain one network.
+    Norms in training mode always write to them, so there the network works on copies. Otherwise writing is undone where
+    it happened, and nothing is touched where it did not, so that several threads can explain one network.
     """
     buffers = [  # not by setattr, which may run a user's code
         (child._buffers, name, buffer, buffer.clone(), version_of(buffer))  # noqa: SLF001 - see above
@@ -366,8 +367,6 @@ def as_found(modules: Sequence[nn.Module]) -> Iterator[None]:
 # NaN and infinity are refused, with the name of the layer that made the first one. The input, the output and the maps
 # are each checked by their sum, which costs next to nothing; only where one is not finite the network runs once more.
 
-WIDER = {torch.float16: "float()", torch.bfloat16: "float()", torch.float32: "double()"}
-
 
 def all_finite(values: Tensor) -> bool:
     """Whether no value is NaN or infinity: a finite sum is enough."""
@@ -376,48 +375,20 @@ def all_finite(values: Tensor) -> bool:
     return bool(torch.isfinite(values).all())
 
 
-@dataclass(frozen=True)
-class Guard:
-    """Checks the numbers of one forward pass; the error names the first layer that gives NaN or infinity."""
-
-    module: nn.Module
-    inputs: Inputs
-
-    def check_output(self, output: Tensor) -> None:
-        """Refuse an input or an output that is not finite; a logit of -inf is allowed."""
-        if not is_concrete():
-            return
-        first = self.inputs[0] if isinstance(self.inputs, tuple) and self.inputs else self.inputs
-        if isinstance(first, Tensor) and not all_finite(first):
-            raise _in_input(first)
-        if not all_finite(output) and bool((output.isnan() | (output == torch.inf)).any()):
-            raise self.explained("the answer of the network")
-
-    def check_maps(self, maps: Iterable[Tensor]) -> None:
-        """Refuse maps that are not finite."""
-        if is_concrete() and not all(map(all_finite, maps)):
-            raise self.explained("the map")
-
-    def explained(self, what: str) -> NumberError:
-        """The error for a result that is not finite: where that began, and what to do."""
-        module = plain_network(self.module)
-        for name, weight in module.named_parameters():
-            if not all_finite(weight):
-                return NumberError(
-                    f"{what} would not be finite: the network's weights hold {_kind(weight)} in {name!r}; load or "
-                    "train them again"
-                )
-        begun = _begun(module, self.inputs if isinstance(self.inputs, tuple) else (self.inputs,))
-        if begun is None:
-            return NumberError(
-                f"{what} would not be finite, although all layers are: numbers of the top-down pass leave the range of "
-                f"their type; {_remedy(module)}"
-            )
-        layer, kind, where = begun
-        return NumberError(
-            f"{what} would not be finite: {where} layer {layer!r} ({type(module.get_submodule(layer)).__name__}) "
-            f"numbers first become {kind}; {_remedy(module)}"
-        )
+def _not_finite(what: str, module: nn.Module, inputs: Inputs) -> NumberError:
+    """The error for a result that is not finite: where that began, and what to do."""
+    module = plain_modules(module)[0]
+    for name, weight in module.named_parameters():
+        if not all_finite(weight):
+            reason = f"the network's weights hold {_kind(weight)} in {name!r}; load or train them again"
+            return NumberError(f"{what} would not be finite: {reason}")
+    begun = _begun(module, inputs)
+    if begun is None:
+        reason = "although all layers are: numbers of the top-down pass leave the range of their type"
+        return NumberError(f"{what} would not be finite, {reason}; {_remedy(module)}")
+    layer, kind, where = begun
+    reason = f"{where} layer {layer!r} ({type(module.get_submodule(layer)).__name__}) numbers first become {kind}"
+    return NumberError(f"{what} would not be finite: {reason}; {_remedy(module)}")
 
 
 def _begun(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[str, str, str] | None:
@@ -457,6 +428,7 @@ def _kind(values: Tensor) -> str:
 def _remedy(module: nn.Module) -> str:
     """The remedy for numbers that are too large for their type."""
     types = [weight.dtype for weight in module.parameters() if weight.is_floating_point()]
-    wider = WIDER.get(types[0] if types else torch.float32)
-    use = f"use a wider type (module.{wider}, and the input likewise), or " if wider else ""
+    wider = {torch.float16: "float()", torch.bfloat16: "float()", torch.float32: "double()"}
+    name = wider.get(types[0] if types else torch.float32)
+    use = f"use a wider type (module.{name}, and the input likewise), or " if name else ""
     return f"{use}give smaller numbers"

@@ -1,16 +1,12 @@
 """A second guard: does the output respond to a layer as the graph of the forward pass says?
 
-Values can leave the graph in ways that the mode cannot see: ``h + h.mean().item()``, NumPy, integers, a buffer, another
-thread. Where a skip connection hides the loss the map is wrong, with a mass of 1. So the network runs plainly, without
-the mode, while the layer's activations change by a step, and the response of its output is compared with what the graph
-predicts (`Gradients` has the true gradient of every operation that was seen):
+Values can leave the graph unseen (docs/limits.md). So the network runs plainly, without the mode, while the layer's
+activations change by a step, and the response of its output is compared with what the graph predicts:
 
     found = s . (y(a + h v) - y(a - h v)) / 2h          expected = s . J v = (J' s) . v
 
-The direction ``v`` is the activation itself times random factors: where all units grow together the network's own
-functions bend least. The signal ``s`` is the response, so that nothing cancels. A tiny step ``h`` shows exactly what is
-missing, but nothing of what is rounded to integers; a large one shows that too, and the bends. These are measured by
-the second difference, ``y(a + h v) + y(a - h v) - 2 y(a)``, and allowed for.
+The signal ``s`` is the response, so that nothing cancels. A tiny step ``h`` shows exactly what is missing, but nothing
+of what is rounded to integers; a large one shows that too, and bends, which the second difference allows for.
 """
 
 from __future__ import annotations
@@ -255,7 +251,7 @@ def _same_draws() -> AbstractContextManager[None]:
 
 
 def _direction(activation: Tensor, generator: torch.Generator) -> Tensor:
-    """The activation times random factors; one for each channel, so that equal units in a pooling stay equal."""
+    """The activation times random factors, where functions bend least; one a channel: equal units stay equal."""
     channels = activation.shape[1] if activation.dim() > 1 else 1
     shape = [1, channels, *[1] * (activation.dim() - 2)] if channels > 1 else list(activation.shape)
     return activation * (torch.rand(shape, generator=generator) + 0.5).to(activation)

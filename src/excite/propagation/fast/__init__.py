@@ -87,10 +87,7 @@ def tracing() -> Iterator[None]:
 
 @contextmanager
 def constants(given: Any = None) -> Iterator[None]:
-    """Compute at once, also while a graph is traced: for what depends on no image.
-
-    Not so where ``given`` holds a symbolic size, or a tensor that was made with one.
-    """
+    """Compute at once, also while a graph is traced: for what depends on no image (no symbolic size in ``given``)."""
     if not _tracing.get() or any(isinstance(leaf, (torch.SymInt, FakeTensor)) for leaf in tree_leaves(given)):
         yield
         return

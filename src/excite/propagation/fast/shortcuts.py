@@ -9,16 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from excite.propagation.provenance import (
-    BOUNDED,
-    PREACTIVATION,
-    UNKNOWN,
-    Neuron,
-    Provenance,
-    is_activation,
-    provenance_of,
-    set_provenance,
-)
+from excite.propagation import provenance
+from excite.propagation.provenance import Neuron, Provenance, is_activation, provenance_of, set_provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,20 +58,20 @@ def known_below(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pro
     known, found = provenance_of(args[0]), None
     plain = known.baseline is None and not known.gate
     if name in _WEIGHTS or name in _NORMS:  # with constant weights; a norm of a preactivation is still one
-        found = PREACTIVATION if name in _WEIGHTS or (known.preactivation and not known.gate) else None
+        found = provenance.PREACTIVATION if name in _WEIGHTS or (known.preactivation and not known.gate) else None
         for argument in (*args[1:], *kwargs.values()):
             found = None if is_activation(argument) else found
         found = found if len(args) > 1 else None
     elif name == "add":  # so is a sum of activations with baseline 0
         if plain and len(args) == 2 and not kwargs and is_activation(args[1]):
             other = provenance_of(args[1])
-            found = PREACTIVATION if other.baseline is None and not other.gate else None
+            found = provenance.PREACTIVATION if other.baseline is None and not other.gate else None
     elif name == "relu":
-        found = UNKNOWN if plain else None
+        found = provenance.UNKNOWN if plain else None
     elif name == "pad":
-        found = (UNKNOWN, BOUNDED, None)[known.gate] if known.baseline is None else None
+        found = (provenance.UNKNOWN, provenance.BOUNDED, None)[known.gate] if known.baseline is None else None
     elif name == "relu6" or (args[1] if len(args) > 1 else kwargs.get("min_val", -1.0)) == 0:  # a hardtanh from 0
-        found = BOUNDED
+        found = provenance.BOUNDED
     return found
 
 
