@@ -136,20 +136,9 @@ def _with_outlines_as_text(entry: Entry) -> Entry:
 
 @dataclass(frozen=True)
 class Mask:
-    """The pixels of an object, decoded on demand.
+    """The pixels of an object, decoded on demand."""
 
-    Attributes:
-        stored: The annotation as JSON text: small, quick to compare, to hash and to send to other processes.
-
-    Example:
-        >>> Mask("[[1, 1, 3, 1, 3, 3, 1, 3]]").pixels((5, 4)).astype(int)
-        array([[0, 0, 0, 0, 0],
-               [0, 1, 1, 0, 0],
-               [0, 1, 1, 0, 0],
-               [0, 0, 0, 0, 0]])
-    """
-
-    stored: str
+    stored: str  # the annotation as JSON text: small, quick to compare, to hash and to send to other processes
 
     def pixels(self, size: tuple[int, int]) -> NDArray[np.bool_]:
         """The mask ``[height, width]`` for an image of this width and height; polygons are cut off at its sides."""

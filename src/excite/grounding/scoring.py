@@ -23,12 +23,7 @@ like an object first. The paper has 0."""
 
 
 class Scorer:
-    """Scores the proposals of one image by any number of maps; areas and overlaps are computed once.
-
-    Args:
-        proposals: of the image.
-        trust: weight of their own order, 0 to 1; 0 for the paper's scores.
-    """
+    """Scores the proposals of one image by any number of maps; ``trust`` is the weight of their own order, 0 to 1."""
 
     def __init__(self, proposals: Proposals, trust: float = TRUST) -> None:
         self.proposals = proposals

@@ -299,11 +299,6 @@ def fully_convolutional(module: nn.Module, size: int | tuple[int, int] = 224, *,
     On a larger image there is one value for each position of the trained window on the last map. Pooling *inside* the
     network, as in squeeze-and-excite blocks, is over the whole image. The module is not changed and shares its weights,
     layers and their names with the new one. A ModelError says where a network cannot be used so.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 3 * 3, 2))
-        >>> fully_convolutional(network, 8)(torch.ones(1, 3, 8, 12)).shape
-        torch.Size([1, 2, 1, 3])
     """
     network = plain_network(module)
     network = network.network if isinstance(network, FullyConvolutional) else network

@@ -133,12 +133,7 @@ def write(page: Image.Image, lines: Sequence[Line], corner: tuple[float, float],
 
 
 def percent(probability: float | None) -> str:
-    """A probability with significant digits; an empty text for None.
-
-    Example:
-        >>> [percent(value) for value in (0.874, 0.024, 0.0001, None)]
-        ['87%', '2.4%', '<0.1%', '']
-    """
+    """A probability with significant digits ("87%", "2.4%", "<0.1%"); an empty text for None."""
     if probability is None:
         return ""
     if probability < 0.001:
@@ -150,15 +145,10 @@ def percent(probability: float | None) -> str:
 
 
 def figure(cells: Sequence[Sequence[Cell | None]], *, cell_width: int = 320) -> Image.Image:
-    r"""Set captioned images in a grid on white; None leaves a cell empty.
+    """Set captioned images in a grid on white; None leaves a cell empty.
 
     All cells of a row have the same size; an image of another shape is centred in its cell, never distorted. Text and
     margins are in proportion to the width of a cell.
-
-    Example:
-        >>> cat = Image.new("RGB", (64, 48))
-        >>> figure([[(cat, "photograph"), (cat, "tabby cat\n87 %")]], cell_width=100).width
-        224
     """
     rows = [row for row in cells if any(cell is not None for cell in row)]
     if not rows:

@@ -44,13 +44,7 @@ EpochInput = tuple["Tensor", "Tensor", "Tensor"]
 
 @dataclass(eq=False)
 class FineTuning:
-    """The training of an output layer for the categories of some examples.
-
-    Example:
-        >>> examples = read_examples("VOCdevkit", "train")                         # doctest: +SKIP
-        >>> FineTuning("efficientnet-lite0", examples, Path("voc")).train()        # doctest: +SKIP
-        >>> excite.attend(excite.load("voc"), "photo.jpg", "dining table")         # doctest: +SKIP
-    """
+    """The training of an output layer for the categories of some examples."""
 
     model: str  # the base classifier, as in `excite.load`: a name, a file or a folder
     examples: Examples  # the training images

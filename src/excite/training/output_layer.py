@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 
 from excite.errors import ModelError
 from excite.models import Preprocess, find_card, load
-from excite.models.folder import FACTS, Saved, read_saved, save_classifier
+from excite.models.loading import FACTS, Saved, read_saved, save_classifier
 from excite.models.weights import fill
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import main_output
@@ -71,10 +71,7 @@ class NewClassifier:
 
 
 def with_new_output(card: Card, base: nn.Module, classes: int, seed: int = 0) -> tuple[nn.Module, str]:
-    """The network of a card for other classes, and the name of its output layer.
-
-    The output layer gets random weights, all others those of ``base``.
-    """
+    """The network of a card for other classes, with random weights in its output layer, and the name of that."""
     network = card.build(classes)
     layers = _changed(network, base) or _changed(network, card.build(classes + 1))
     if not layers:

@@ -15,7 +15,7 @@ from excite.io.files import save_text
 from excite.io.text import for_markdown, markdown_code, templates_of
 from excite.jobs.loop import no_progress
 from excite.models.classifier import network_identity
-from excite.models.folder import FACTS, WEIGHTS, read_saved
+from excite.models.loading import FACTS, WEIGHTS, read_saved
 from excite.tags.dictionary import Dictionary, dictionary_beside
 from excite.tags.statistics import statistics_of
 from excite.training.features import FeatureExtractor, Views, WholeImage, extract_features
