@@ -343,10 +343,8 @@ def union(boxes: tuple[Box, ...]) -> Box:
 
 
 def checked_box(x0: float, y0: float, x1: float, y1: float, where: str, *, inside: bool = False) -> Box:
-    """The corners as a box; ``inside``: its first pixel must not lie left of its image or above it.
-
-    A box may reach beyond its image or have no width (both occur in the official COCO files), but not be inside out.
-    """
+    """The corners as a box; ``inside``: its first pixel must not lie left of its image or above it."""
+    # it may reach beyond its image or have no width (both occur in the official COCO files), but not be inside out
     if not all(abs(side) <= FARTHEST for side in (x0, y0, x1, y1)) or x1 < x0 or y1 < y0:  # NaN is not below either
         said = ", ".join(str(side)[:30] for side in (x0, y0, x1, y1))
         raise DataError(f"{where}: ({said}) is no box: give its left top and its right bottom corner, in pixels")

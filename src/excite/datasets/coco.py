@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 INSTANCES = "annotations/instances_{}.json"
-MOST_BITS = 60  # of the length of a run of pixels
 Entry = dict[str, Any]
 
 
@@ -214,7 +213,7 @@ def _unpacked(text: str) -> Iterator[int]:
     value = shift = 0
     for character in text:
         code = ord(character) - 48
-        if not 0 <= code < 64 or shift > MOST_BITS:
+        if not 0 <= code < 64 or shift > 60:  # no run is that long
             raise DataError(
                 f"the counts of the segmentation are no runs of pixels in COCO's compressed text ({text[:20]!r})"
             )

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-ANNOTATIONS = (".", "Annotations", "annotations")
-"""The folders of annotation files, below that of the data set."""
-
 TABLE = "boxes.csv"
 CORNERS = ("x0", "y0", "x1", "y1")
 NEEDED = ("image", "concept", *CORNERS)
@@ -83,7 +80,8 @@ def _files(folder: Path, suffix: str) -> dict[str, Path]:
 
 
 def _paths(folder: Path, suffix: str) -> Iterator[Path]:
-    found = (path for below in ANNOTATIONS for path in (folder / below).glob(f"*{suffix}"))
+    folders = (folder, folder / "Annotations", folder / "annotations")
+    found = (path for below in folders for path in below.glob(f"*{suffix}"))
     return (path for path in found if not path.name.startswith("."))
 
 

@@ -52,19 +52,15 @@ class Window:
 
 @dataclass(eq=False)
 class Step:
-    """A call of the dry run that computed activations.
-
-    ``inputs``: of each tensor among the arguments the step and shape; ``reads``: what the head reads there, a window of
-    a map, "whole" for a tensor of the body without positions, or None; ``constants``: the other arguments, flattened.
-    """
+    """A call of the dry run that computed activations."""
 
     key: Key
     is_spatial: bool
-    inputs: tuple[tuple["Step | None", tuple[int, ...]], ...] = ()
-    constants: tuple[Any, ...] = ()
+    inputs: tuple[tuple["Step | None", tuple[int, ...]], ...] = ()  # the step and shape of each tensor it is given
+    constants: tuple[Any, ...] = ()  # the other arguments, flattened
     shape: tuple[int, ...] | None = None
     is_body: bool = False
-    reads: tuple[Window | str | None, ...] = ()
+    reads: tuple[Window | str | None, ...] = ()  # of each input: a window, "whole" (of the body, no positions), or None
 
 
 class Counting(TorchFunctionMode):

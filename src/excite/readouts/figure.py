@@ -45,7 +45,6 @@ INSTEAD = dict(zip("–—ßæÆœŒøØ", ("-", "-", "ss", "ae", "AE", "oe", "O
 TALLEST, HEADED_TALLEST = 1.5, 1.2  # the largest ratio of a cell's height to its width, in a grid and in a headed row
 CAPTION_LINES, MOST_LINES = 3, 12  # longer captions and phrases end in an ellipsis
 THIN = 300  # the longer side of an image in widths of a thin line
-MOST_BOXES = 9
 MOST_MAPS, IN_A_ROW, FEWEST_IN_A_ROW = 20, 5, 4
 FRAME = 4  # pixels around the map of a word
 NARROWEST = 400  # pixels
@@ -241,13 +240,10 @@ def draw_row(row: Sequence[Headed], width: int, gap: int, size: int) -> Image.Im
 def draw_boxes(
     picture: Image.Image, boxes: Sequence[Box], *, scale: float = 1.0, true_boxes: Sequence[Box] = ()
 ) -> Image.Image:
-    """A copy of an RGB image with the first nine boxes, best first, and the true ones dashed.
-
-    Boxes are half-open, and ``scale`` leads from their pixels to those of the image.
-    """
+    """A copy of an RGB image with the first nine half-open boxes times ``scale``, best first; true ones are dashed."""
     drawn = picture.copy()
     draw, thick = ImageDraw.Draw(drawn), max(1, round(max(drawn.size) / THIN))
-    ranked = [_pixels(box, scale, drawn.size) for box in boxes[:MOST_BOXES]]
+    ranked = [_pixels(box, scale, drawn.size) for box in boxes[:9]]
     for rank, (x0, y0, x1, y1) in reversed(list(enumerate(ranked))):  # a bright line between dark ones
         colour, width = (OTHERS, thick) if rank else (BEST, 2 * thick)
         across, down = min(1, (x1 - x0) // 2), min(1, (y1 - y0) // 2)

@@ -169,10 +169,7 @@ class CategoryScorer:
 
 
 def precisions(examples: Examples, entries: Iterable[Entry]) -> dict[str, float | None]:
-    """The average precision of each category from the entries of `CategoryScorer`; None for one that is absent.
-
-    Images in which a category is uncertain are left out of its average precision.
-    """
+    """The average precision of each category from the entries of `CategoryScorer`; None for one that is absent."""
     scores = {entry["picture"]: entry["scores"] for entry in entries}
     pictures = [picture for picture in examples.pictures if picture.name in scores]
     if not pictures:

@@ -218,10 +218,9 @@ class Model:
         return logits_loss(self.output(features.to(next(layer.parameters()).dtype)), units)
 
     def step(self, features: Tensor | None, units: Tensor, *, save: bool = False) -> tuple[float, int, bool]:
-        """Make one SGD step, the same in all processes, on the mean loss of all readable images of the batch.
+        """Make one SGD step on the mean loss of the batch; its summed loss, its images, and whether any asks to save.
 
-        ``features`` are None where no image of this process can be read; ``save`` asks for a checkpoint after the step.
-        Returns the summed loss, the number of readable images, and whether to save, of all processes together.
+        ``features`` are None where no image of this process can be read; step and result are the same in all processes.
         """
         sgd = self.descent.sgd
         sgd.zero_grad()
