@@ -13,8 +13,7 @@ from fuzzed import Reader
 from excite.attention import AttentionMap
 from excite.export.formats import check_overwrite
 from excite.io.archives import members, unpack
-from excite.models.folder import read_saved
-from excite.models.loading import find_card
+from excite.models.loading import find_card, read_saved
 from excite.vocabulary import Labels
 
 __all__ = ["READERS"]
@@ -122,7 +121,7 @@ def _texts(*texts):
 READERS = (
     Reader(
         "classifier.json",
-        "excite.models.folder.read_saved",
+        "excite.models.loading.read_saved",
         "mine/classifier.json",
         lambda folder: read_saved(folder / "mine").card(find_card("efficientnet-lite0"), folder / "mine"),
         _texts(json.dumps(SAVED)),

@@ -5,7 +5,7 @@ import json
 import learning
 import pytest
 
-from excite.models.folder import read_saved
+from excite.models.loading import read_saved
 
 TRAIN = ("--model", learning.NAME, "--epochs", "30", "--views", "1", "--batch", "8", "--rate", "0.3")
 

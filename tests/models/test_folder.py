@@ -10,7 +10,7 @@ import torch
 import excite
 from excite.errors import ModelError
 from excite.models import Choice
-from excite.models.folder import FACTS, WEIGHTS, Saved, save_classifier
+from excite.models.loading import FACTS, WEIGHTS, Saved, save_classifier
 from excite.models.weights import filled_at_random
 
 PICTURES = torch.randn(2, 3, 28, 40, generator=torch.Generator().manual_seed(0))

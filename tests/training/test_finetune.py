@@ -9,7 +9,7 @@ import torch
 
 import excite
 from excite.errors import DataError, ExciteError
-from excite.models.folder import FACTS, WEIGHTS
+from excite.models.loading import FACTS, WEIGHTS
 from excite.training import features
 from excite.training import finetune as finetuning
 from excite.training.examples import read_examples
@@ -71,7 +71,7 @@ class TestLearning:
         views = Views(learning.TINY.preprocess)
         truth = torch.tensor([[float(c in p.present) for c in ("green", "red")] for p in examples.pictures])
         pictures = [views(excite.images.read_image(p.path), p.name, (0, 1)) for p in examples.pictures]
-        for epoch in range(excite.models.folder.read_saved(tmp_path / "out").training["epochs"]):
+        for epoch in range(excite.models.loading.read_saved(tmp_path / "out").training["epochs"]):
             order = np.random.default_rng([0, epoch]).permutation(12)
             for batch in (order[:8], order[8:]):
                 logits = network(torch.stack([pictures[k][(k + epoch) % 2] for k in batch]))

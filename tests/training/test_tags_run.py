@@ -20,7 +20,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import excite
 from excite.errors import DataError, ExciteError
-from excite.models.folder import FACTS, WEIGHTS, read_saved
+from excite.models.loading import FACTS, WEIGHTS, read_saved
 from excite.tags.dictionary import Dictionary
 from excite.training.features import Views
 from excite.training.tags.dataset import epoch_order

@@ -58,20 +58,17 @@ class OutputFolder:
 
     Before a file is written, its new state (a hash, or the target of a link) is recorded in ``written.jsonl``. So after
     a kill at any moment a later run recognises every file of its own, and a file in another state is the user's.
-
-    The files of another format (``kind``) in the same folder are left alone. ``copied`` counts the images that are
-    copies because links could not be made; ``lock`` is to be held while files are written.
     """
 
     def __init__(self, out: Path, kind: str) -> None:
         self.out = out
-        self.kind = kind
-        self.copied = 0
+        self.kind = kind  # the format: files of another one in the same folder are left alone
+        self.copied = 0  # images that are copies because links could not be made
         self._store = open_own_results(out / WRITTEN, required=("file", "state", "kind"))
         self._known: dict[str, set[str]] = {}  # the states of each file that excite has written
         self._of_this_kind: dict[str, None] = {}
         self._in_place: dict[str, str] = {}  # files that this run has checked or written
-        self.lock = Lock(out, trace=False)
+        self.lock = Lock(out, trace=False)  # to be held while files are written
         self.read_again()
 
     def read_again(self) -> None:

@@ -54,10 +54,7 @@ class Document:
 
 
 def coco_files(document: Document) -> dict[str, Content]:
-    """COCO: one JSON file for all images; a box is its left top corner, width and height.
-
-    The number of an image is its position among all images, also those that are not done yet.
-    """
+    """COCO: one JSON file for all images; a box is its left top corner, width and height."""
     images = [
         {"id": one.picture.number, "file_name": one.picture.name, "width": one.size[0], "height": one.size[1]}
         for one in document.pictures
@@ -102,8 +99,6 @@ def csv_files(document: Document) -> dict[str, Content]:
     return {"boxes.csv": table.getvalue().encode()}
 
 
-LIST = "ImageSets/Main/trainval.txt"
-
 # without a declaration of the encoding: XML without one is UTF-8, and some readers refuse text that has one
 ANNOTATION = """\
 <annotation>
@@ -140,7 +135,7 @@ def voc_files(document: Document) -> dict[str, Content]:
         annotation = ANNOTATION.format(file=file, width=one.size[0], height=one.size[1], objects=objects)
         files[f"Annotations/{one.picture.stem}.xml"] = annotation.encode()
         files[f"JPEGImages/{file}"] = resolved_parent(one.picture.path)
-    files[LIST] = "".join(f"{one.picture.stem}\n" for one in document.pictures).encode()
+    files["ImageSets/Main/trainval.txt"] = "".join(f"{one.picture.stem}\n" for one in document.pictures).encode()
     return files
 
 

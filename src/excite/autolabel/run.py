@@ -70,10 +70,7 @@ class InputImage:
 
 
 def find_inputs(arguments: Sequence[str], files: OutputFolder) -> tuple[Path, list[InputImage]]:
-    """The folder that holds all images, and the images in the order of their names below it.
-
-    Links that an earlier run made in the output folder are no inputs, even if they are below a folder that is named.
-    """
+    """The folder that holds all images, and the images in the order of their names below it."""
     found: dict[str, Path] = {}
     folders: list[str | Path] = []
     for argument in arguments:

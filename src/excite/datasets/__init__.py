@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import Box, Dataset, Instance, Sample, Target, folders_below, open_found
+from excite.datasets.base import Box, Dataset, Instance, Sample, Target, open_found
 from excite.datasets.coco import Coco, Mask
 from excite.datasets.imagenet import ImageNet, Wsol
 from excite.datasets.own import CsvFolder, JsonFolder, XmlFolder
 from excite.datasets.voc import Voc
-from excite.errors import DataError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 __all__ = ["DATASETS", "Box", "Dataset", "Instance", "Mask", "Sample", "Target", "open_dataset"]
 
@@ -27,9 +24,6 @@ into any folder, which must not change how it opens.
 """
 
 DATASETS: Mapping[str, type[Dataset]] = {kind.name: kind for rank in RANKS for kind in rank}
-
-BOX_FILES = ("boxes.json", "boxes.csv")
-"""The files that ``excite boxes`` writes, into a folder without the images."""
 
 
 def open_dataset(folder: str | os.PathLike[str], split: str | None = None) -> Dataset:
@@ -47,21 +41,4 @@ def open_dataset(folder: str | os.PathLike[str], split: str | None = None) -> Da
         >>> for sample in open_dataset("VOCdevkit", "val"):  # doctest: +SKIP
         ...     print(sample.path, [target.concept for target in sample.targets])
     """
-    return open_found(folder, split, _search, DATASETS)
-
-
-def _search(folder: Path) -> list[tuple[Path, type[Dataset]]]:
-    """The data sets in this folder itself, or else in the folders just below it."""
-    below = [*folders_below(folder), *sorted(folder.glob("VOCdevkit/*"))]
-    for roots, ranks in product(([folder], below), (RANKS[:-1], RANKS[-1:])):
-        matching = ((root, ([kind for kind in rank if kind.is_in(root)] for rank in ranks)) for root in roots)
-        found = [(root, kind) for root, kinds in matching for kind in next(filter(None, kinds), [])]
-        if found:
-            return found
-    alone = next((folder / name for name in BOX_FILES if (folder / name).is_file()), None)
-    if alone is not None:
-        raise DataError(
-            f"{str(alone)!r} has boxes, but no images are with it: "
-            "put the file, or a link to it, into the folder of the images, and name that"
-        )
-    return []
+    return open_found(folder, split, RANKS, box_files=("boxes.json", "boxes.csv"))

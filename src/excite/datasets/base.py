@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -34,7 +35,6 @@ TableRow = tuple[int, list[str]]
 
 FARTHEST = 1e6  # no image has so many pixels in a row
 MOST_PIXELS = 2 * 10**8  # twice the limit of `excite.images`; a mask takes a byte for each
-MOST_DIGITS = 9  # of a width, height or class number
 LONGEST_PART = 250  # bytes of a folder's or a file's name: most systems take 255, and another suffix may be tried
 LONGEST_NAME = 1000  # letters
 
@@ -145,22 +145,16 @@ class PhraseSample:
 
 
 class BaseDataset(ABC, Generic[Item_co]):
-    """Images of one split in a defined order: iterating gives the sample of each.
+    """Images of one split in a defined order: iterating gives the sample of each."""
 
-    Attributes:
-        name: Of the format, for people to read.
-        layout: The files of the format on disk, for people to read.
-        names: The images, in order.
-    """
-
-    name: ClassVar[str]
-    layout: ClassVar[str]
+    name: ClassVar[str]  # of the format, for people to read
+    layout: ClassVar[str]  # the files of the format on disk, for people to read
     _split_file: ClassVar[str] = ""  # that of a split, with {} for its name; blank where all images are one split
 
     def __init__(self, folder: Path, split: str | None = None) -> None:
         self.folder = folder
         self.split = chosen_split(split, self._splits(), folder)
-        self.names = tuple(self._read())
+        self.names = tuple(self._read())  # the images, in order
         if not self.names:
             raise DataError(f"the split {self.split!r} of {str(folder)!r} {self._nothing()}")
 
@@ -243,17 +237,12 @@ class Dataset(BaseDataset[Sample]):
 
 
 class PhraseDataset(BaseDataset[PhraseSample]):
-    """Images with phrases: iterating gives a `PhraseSample` for each.
+    """Images with phrases: iterating gives a `PhraseSample` for each."""
 
-    Attributes:
-        left_out: Reason -> number of unusable entries: "phrases without a box", "lines that are no JSON", ...
-        groups: The kinds of objects that phrases may refer to, in the data set's own order; empty without any.
-    """
-
-    groups: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()  # the kinds of objects that phrases may refer to, in the data set's own order
 
     def __init__(self, folder: Path, split: str | None = None) -> None:
-        self.left_out: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()  # reasons ("phrases without a box") and numbers of unusable entries
         self._samples: dict[str, PhraseSample] = {}
         super().__init__(folder, split)
 
@@ -293,20 +282,29 @@ def chosen_split(split: str | None, splits: Sequence[str], folder: Path) -> str:
 def open_found(
     folder: str | os.PathLike[str],
     split: str | None,
-    search: Callable[[Path], list[tuple[Path, type[Format]]]],
-    formats: Mapping[str, type[Format]],
+    ranks: Sequence[Sequence[type[Format]]],
     what: str = "data set",
+    box_files: Sequence[str] = (),
 ) -> Format:
-    """Open the only data set that ``search`` finds in a folder: it gives the folders of data sets and their formats."""
+    """Open the only data set in a folder itself, or else in those just below it, in the formats of these ranks.
+
+    ``box_files`` are those that ``excite boxes`` writes, into a folder without the images.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"there is no folder {str(folder)!r}: name the folder of a {what}")
     try:
-        found = search(folder)
+        found = _search(folder, ranks)
     except OSError as error:
         raise DataError(f"cannot read {str(folder)!r}: {error.strerror or error}") from None
     if not found:
-        expected = "; ".join(f"{kind.name} ({kind.layout})" for kind in formats.values())
+        for path in (folder / name for name in box_files):
+            if path.is_file():
+                raise DataError(
+                    f"{str(path)!r} has boxes, but no images are with it: "
+                    "put the file, or a link to it, into the folder of the images, and name that"
+                )
+        expected = "; ".join(f"{kind.name} ({kind.layout})" for rank in ranks for kind in rank)
         raise DataError(f"{str(folder)!r} holds no {what} that is known: {expected}")
     if len(found) > 1:
         choices = ", ".join(f"{str(root)!r} ({kind.name})" for root, kind in found)
@@ -316,9 +314,15 @@ def open_found(
     return kind(root, split)
 
 
-def folders_below(folder: Path) -> list[Path]:
-    """The folders in a folder, by name."""
-    return sorted(path for path in folder.iterdir() if path.is_dir())
+def _search(folder: Path, ranks: Sequence[Sequence[type[Format]]]) -> list[tuple[Path, type[Format]]]:
+    """The data sets of the first rank that each folder matches; the last rank counts only without any other found."""
+    below = [*sorted(path for path in folder.iterdir() if path.is_dir()), *sorted(folder.glob("VOCdevkit/*"))]
+    for roots, some in product(([folder], below), (ranks[:-1], ranks[-1:])):
+        matching = ((root, ([kind for kind in rank if kind.is_in(root)] for rank in some)) for root in roots)
+        found = [(root, kind) for root, kinds in matching for kind in next(filter(None, kinds), [])]
+        if found:
+            return found
+    return []
 
 
 # Values of annotations; an error names their place.
@@ -339,10 +343,8 @@ def union(boxes: tuple[Box, ...]) -> Box:
 
 
 def checked_box(x0: float, y0: float, x1: float, y1: float, where: str, *, inside: bool = False) -> Box:
-    """The corners as a box; ``inside``: its first pixel must not lie left of its image or above it.
-
-    A box may reach beyond its image or have no width (both occur in the official COCO files), but not be inside out.
-    """
+    """The corners as a box; ``inside``: its first pixel must not lie left of its image or above it."""
+    # it may reach beyond its image or have no width (both occur in the official COCO files), but not be inside out
     if not all(abs(side) <= FARTHEST for side in (x0, y0, x1, y1)) or x1 < x0 or y1 < y0:  # NaN is not below either
         said = ", ".join(str(side)[:30] for side in (x0, y0, x1, y1))
         raise DataError(f"{where}: ({said}) is no box: give its left top and its right bottom corner, in pixels")
@@ -385,8 +387,8 @@ def parse_size(width: str, height: str, where: str) -> tuple[int, int]:
 
 
 def parse_int(text: str) -> int | None:
-    """The number written in decimal digits; None for any other text."""
-    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
+    """The number written in up to nine decimal digits; None for any other text."""
+    return int(text) if text.isdecimal() and len(text) <= 9 else None
 
 
 # Files of annotations.

@@ -24,7 +24,6 @@ CAPTIONS = "annotations/captions_{}.json"
 TOKEN = re.compile(r"[^\W_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W_]+)*|[^\w\s]")
 LONGEST_NAME = 3  # words: "stove top oven"
 MOST_WORDS = 6  # that describe an object
-NO_NOUN_AFTER = frozenset(("to", "play", "plays", "playing"))  # "to bear", "playing ball"
 
 
 class CaptionPhrases(PhraseDataset):
@@ -172,7 +171,8 @@ def _refers(words: Sequence[str], start: int, at: int, end: int, name: str) -> b
     if name == "orange" and not _is_fruit(words, start, at, end):
         return False
     bare = start == at and start > 0
-    return not (bare and words[start - 1] in NO_NOUN_AFTER) and _ends(words, end)
+    is_verb = bare and words[start - 1] in {"to", "play", "plays", "playing"}  # "to bear", "playing ball"
+    return not is_verb and _ends(words, end)
 
 
 def _ends(words: Sequence[str], end: int) -> bool:

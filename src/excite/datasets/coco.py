@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 INSTANCES = "annotations/instances_{}.json"
-MOST_BITS = 60  # of the length of a run of pixels
 Entry = dict[str, Any]
 
 
@@ -136,20 +135,9 @@ def _with_outlines_as_text(entry: Entry) -> Entry:
 
 @dataclass(frozen=True)
 class Mask:
-    """The pixels of an object, decoded on demand.
+    """The pixels of an object, decoded on demand."""
 
-    Attributes:
-        stored: The annotation as JSON text: small, quick to compare, to hash and to send to other processes.
-
-    Example:
-        >>> Mask("[[1, 1, 3, 1, 3, 3, 1, 3]]").pixels((5, 4)).astype(int)
-        array([[0, 0, 0, 0, 0],
-               [0, 1, 1, 0, 0],
-               [0, 1, 1, 0, 0],
-               [0, 0, 0, 0, 0]])
-    """
-
-    stored: str
+    stored: str  # the annotation as JSON text: small, quick to compare, to hash and to send to other processes
 
     def pixels(self, size: tuple[int, int]) -> NDArray[np.bool_]:
         """The mask ``[height, width]`` for an image of this width and height; polygons are cut off at its sides."""
@@ -225,7 +213,7 @@ def _unpacked(text: str) -> Iterator[int]:
     value = shift = 0
     for character in text:
         code = ord(character) - 48
-        if not 0 <= code < 64 or shift > MOST_BITS:
+        if not 0 <= code < 64 or shift > 60:  # no run is that long
             raise DataError(
                 f"the counts of the segmentation are no runs of pixels in COCO's compressed text ({text[:20]!r})"
             )

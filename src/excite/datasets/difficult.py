@@ -29,14 +29,6 @@ def is_difficult(sample: Sample, target: Target) -> bool:
     All its instances together cover less than a quarter of the image, and at least one other category is annotated
     in it. Areas are added up; all instances count, and all other categories, also those flagged as difficult. Without
     an annotated size of the image, the file is read for it.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from excite.datasets import Instance, Sample, Target
-        >>> cup, table = Target("cup", (Instance((0, 0, 10, 10)),)), Target("table", (Instance((0, 5, 40, 40)),))
-        >>> sample = Sample("1", Path("1.jpg"), (cup, table), size=(40, 40))
-        >>> is_difficult(sample, cup), is_difficult(sample, table)
-        (True, False)
     """
     if len(sample.targets) < 2:
         return False
@@ -60,9 +52,6 @@ def read_difficult_list(path: Path, dataset: Dataset) -> frozenset[tuple[str, st
 
     Images may be named without their suffix, those of COCO also by their numbers. Names that are not in the data
     set are left out, with a warning that counts them.
-
-    Raises:
-        DataError: The file cannot be read or understood, or names no image of the data set.
     """
     aliases = [(other, name) for name in dataset.names for other in dataset.also_called(name)]
     counts = Counter(other for other, _ in aliases)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from excite.datasets.base import TableRow
     from excite.vocabulary import Concept, Labels
 
-SPLITS = ("train", "val")
 WNID = re.compile(r"n\d{8}")
 WORDS = "LOC_synset_mapping.txt"
 IMAGE_FOLDERS = ("{split}", "ILSVRC/Data/CLS-LOC/{split}", "Data/CLS-LOC/{split}", "ILSVRC2012_img_{split}")
@@ -34,8 +33,6 @@ FIRST_PIXEL = 0  # not 1 as in VOC: an image 500 wide has boxes from 0 to 499, b
 XML_NAMES = {"train": re.compile(r"n\d{8}_\d+\.xml"), "val": re.compile(r"ILSVRC\d{4}_val_\d+\.xml")}
 LISTS = {"train": "ImageSets/CLS-LOC/train_loc.txt", "val": "ImageSets/CLS-LOC/val.txt"}
 
-WSOL_LISTS = (".", "metadata/ILSVRC", "metadata")
-WSOL_IMAGES = (".", "dataset/ILSVRC")
 BOXES, CLASSES, NAMES, SIZES = "localization.txt", "class_labels.txt", "image_ids.txt", "image_sizes.txt"
 WSOL_NAME = re.compile(r"(val/ILSVRC2012_val_\d+|val2/\d+/\w+)\.\w+")
 
@@ -52,8 +49,15 @@ class ImageNetCategories(Dataset):
     def _read_words(self) -> None:
         """Read the synonyms of the classes from the data set's own file, or else take the usual ones."""
         path = self.folder / WORDS
-        usual = {wnid: imagenet_labels().synonyms(unit) for unit, wnid in enumerate(imagenet_wnids())}
-        self._words = _words_of(path) if path.is_file() else usual
+        if not path.is_file():
+            self._words = {wnid: imagenet_labels().synonyms(unit) for unit, wnid in enumerate(imagenet_wnids())}
+            return
+        self._words = {}
+        for number, line in enumerate(base.read_text(path).splitlines(), 1):  # "n01440764 tench, Tinca tinca"
+            wnid, _, words = line.partition(" ")
+            if not WNID.fullmatch(wnid) or not words.strip():
+                raise DataError(f"{path}, line {number}: a WordNet number and words were expected, not {line[:80]!r}")
+            self._words[wnid] = tuple(word.strip() for word in words.split(","))
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -78,17 +82,6 @@ class ImageNetCategories(Dataset):
         return wnid
 
 
-def _words_of(path: Path) -> dict[str, tuple[str, ...]]:
-    """For each class its synonyms, from lines like "n01440764 tench, Tinca tinca"."""
-    found = {}
-    for number, line in enumerate(base.read_text(path).splitlines(), 1):
-        wnid, _, words = line.partition(" ")
-        if not WNID.fullmatch(wnid) or not words.strip():
-            raise DataError(f"{path}, line {number}: a WordNet number and words were expected, not {line[:80]!r}")
-        found[wnid] = tuple(word.strip() for word in words.split(","))
-    return found
-
-
 class ImageNet(ImageNetCategories):
     """The challenge's images; of the training set those that have boxes."""
 
@@ -97,7 +90,7 @@ class ImageNet(ImageNetCategories):
 
     @classmethod
     def _splits_in(cls, folder: Path) -> list[str]:
-        return [split for split in SPLITS if _table(folder, split).is_file() or _xml_folder(folder, split) is not None]
+        return [split for split in LISTS if _table(folder, split).is_file() or _xml_folder(folder, split) is not None]
 
     def _read(self) -> list[str]:
         """Sort the images by number: the files are in the order of the classes, their first hundred fish and birds."""
@@ -234,7 +227,11 @@ class Wsol(ImageNetCategories):
 
     def sample(self, name: str) -> Sample:
         """An image and its boxes."""
-        wnid = self._class(name)
+        (text,), where = self._only(CLASSES, name)
+        number, last = base.parse_int(text), len(imagenet_wnids()) - 1
+        if number is None or number > last:
+            raise DataError(f"{where}: the number of a class must be 0 to {last}, not {text[:40]!r}")
+        wnid = self._known(imagenet_wnids()[number], where)
         rows = ((row, f"{self._lists / BOXES}, line {line}") for line, row in self._rows[BOXES].get(name, ()))
         boxes = tuple(Instance(base.parse_box(row, where, inclusive=True)) for row, where in rows)
         size = None
@@ -243,16 +240,10 @@ class Wsol(ImageNetCategories):
             size = base.parse_size(width, height, where)
         return Sample(name, self._picture(name, wnid), (Target(wnid, boxes),) if boxes else (), size)
 
-    def _class(self, name: str) -> str:
-        (text,), where = self._only(CLASSES, name)
-        number = base.parse_int(text)
-        if number is None or number >= len(imagenet_wnids()):
-            last = len(imagenet_wnids()) - 1
-            raise DataError(f"{where}: the number of a class must be 0 to {last}, not {text[:40]!r}")
-        return self._known(imagenet_wnids()[number], where)
-
     def _picture(self, name: str, wnid: str) -> Path:
-        paths = [base.image_path(self.folder / below, name, f"{self._lists / NAMES}") for below in WSOL_IMAGES]
+        paths = [
+            base.image_path(self.folder / below, name, f"{self._lists / NAMES}") for below in (".", "dataset/ILSVRC")
+        ]
         found = next((path for path in paths if path.is_file()), paths[0])
         if found.is_file() or not name.startswith("val/"):  # ImageNetV2's "0.jpeg" are nowhere else
             return found
@@ -281,7 +272,7 @@ class Wsol(ImageNetCategories):
 
 def _lists(folder: Path) -> list[Path]:
     """The lists of boxes that have classes with them, of the first folder that has any."""
-    for below in WSOL_LISTS:
+    for below in (".", "metadata/ILSVRC", "metadata"):
         found = [path for path in sorted((folder / below).glob(f"*/{BOXES}")) if path.with_name(CLASSES).is_file()]
         if found:
             return found

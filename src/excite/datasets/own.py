@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from excite.datasets import base
 from excite.datasets.base import Dataset, Instance, Sample
@@ -14,9 +14,6 @@ from excite.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-ANNOTATIONS = (".", "Annotations", "annotations")
-"""The folders of annotation files, below that of the data set."""
 
 TABLE = "boxes.csv"
 CORNERS = ("x0", "y0", "x1", "y1")
@@ -83,17 +80,9 @@ def _files(folder: Path, suffix: str) -> dict[str, Path]:
 
 
 def _paths(folder: Path, suffix: str) -> Iterator[Path]:
-    found = (path for below in ANNOTATIONS for path in (folder / below).glob(f"*{suffix}"))
+    folders = (folder, folder / "Annotations", folder / "annotations")
+    found = (path for below in folders for path in below.glob(f"*{suffix}"))
     return (path for path in found if not path.name.startswith("."))
-
-
-class BoxRow(NamedTuple):
-    """A row of the table, as text; without corners the image belongs to the data, but has no box."""
-
-    where: str
-    concept: str
-    corners: tuple[str, ...]
-    size: tuple[str, str]
 
 
 class CsvFolder(Dataset):
@@ -104,7 +93,7 @@ class CsvFolder(Dataset):
 
     def _read(self) -> list[str]:
         self._path = self.folder / TABLE
-        self._rows: dict[str, list[BoxRow]] = {}
+        self._rows: dict[str, list[dict[str, str]]] = {}
         for image, row in _read_table(self._path):
             self._rows.setdefault(image, []).append(row)
         self._found = base.images_by(lambda path: path.name, self.folder)
@@ -118,28 +107,29 @@ class CsvFolder(Dataset):
     @property
     def categories(self) -> tuple[str, ...]:
         """The concepts that occur, in alphabetical order."""
-        return tuple(sorted({row.concept for rows in self._rows.values() for row in rows if row.concept}))
+        return tuple(sorted({row["concept"] for rows in self._rows.values() for row in rows if row["concept"]}))
 
     def sample(self, name: str) -> Sample:
         """An image and its boxes; its size must be the same in all its rows, or blank."""
         rows, found = self._rows[name], []
         for row in rows:
-            if any(row.corners) and not row.concept:
-                raise DataError(f"{row.where}: the concept is missing: say what is in the box")
-            if any(row.corners):
-                found.append((row.concept, Instance(base.parse_box(row.corners, row.where))))
+            corners = [row[corner] for corner in CORNERS]
+            if any(corners) and not row["concept"]:
+                raise DataError(f"{row['where']}: the concept is missing: say what is in the box")
+            if any(corners):  # or else the image belongs to the data, but has no box
+                found.append((row["concept"], Instance(base.parse_box(corners, row["where"]))))
         found.sort(key=lambda each: each[0])
         path = base.named_image(self.folder, name, self._found, self._path)
-        first = rows[0]
-        for row in rows:
-            if row.size != first.size:
-                raise DataError(f"{row.where}: it gives its image another size than the first line about it")
-        size = base.parse_size(*first.size, first.where) if any(first.size) else None
+        (width, height), *others = sizes = [(row.get("width", ""), row.get("height", "")) for row in rows]
+        for row, other in zip(rows[1:], others, strict=True):
+            if other != sizes[0]:
+                raise DataError(f"{row['where']}: it gives its image another size than the first line about it")
+        size = base.parse_size(width, height, rows[0]["where"]) if width or height else None
         return Sample(name, path, base.group_targets(found), size)
 
 
-def _read_table(path: Path) -> Iterator[tuple[str, BoxRow]]:
-    """The image of each row, and the row."""
+def _read_table(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The image of each row, and its cells by their columns, with its place as "where"."""
     rows = base.read_rows(path)
     header = [column.strip() for column in next(rows, (1, []))[1]]
     missing = [column for column in NEEDED if column not in header]
@@ -157,5 +147,4 @@ def _read_table(path: Path) -> Iterator[tuple[str, BoxRow]]:
         if not image:
             raise DataError(f"{where}: the name of an image is missing")
         cells = {column: cell.strip() for column, cell in zip(header, columns, strict=True)}
-        size = cells.get("width", ""), cells.get("height", "")
-        yield image, BoxRow(where, cells["concept"], tuple(cells[corner] for corner in CORNERS), size)
+        yield image, {**cells, "where": where}

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import folders_below, open_found
+from excite.datasets.base import open_found
 from excite.datasets.captions import CaptionPhrases
 from excite.datasets.flickr30k import Flickr30kEntities
 from excite.datasets.refcoco import ReferringExpressions
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
-    from pathlib import Path
 
     from excite.datasets.base import PhraseDataset
 
-PHRASE_DATASETS: Mapping[str, type[PhraseDataset]] = {
-    kind.name: kind for kind in (Flickr30kEntities, CaptionPhrases, ReferringExpressions)
-}
+PHRASE_DATASETS: tuple[type[PhraseDataset], ...] = (Flickr30kEntities, CaptionPhrases, ReferringExpressions)
 
 
 def open_phrases(folder: str | os.PathLike[str], split: str | None = None) -> PhraseDataset:
@@ -37,13 +33,4 @@ def open_phrases(folder: str | os.PathLike[str], split: str | None = None) -> Ph
         >>> for sample in open_phrases("refcoco", "val"):  # doctest: +SKIP
         ...     print(sample.path, [phrase.text for phrase in sample.phrases])
     """
-    return open_found(folder, split, _search, PHRASE_DATASETS, "data set with phrases")
-
-
-def _search(folder: Path) -> list[tuple[Path, type[PhraseDataset]]]:
-    """The data sets in this folder itself, or else in the folders just below it."""
-    for roots in ([folder], folders_below(folder)):
-        found = [(root, kind) for root in roots for kind in PHRASE_DATASETS.values() if kind.is_in(root)]
-        if found:
-            return found
-    return []
+    return open_found(folder, split, [PHRASE_DATASETS], "data set with phrases")

@@ -63,16 +63,8 @@ def fetch_dataset(
 ) -> Path:
     """Fetch and unpack a data set, except the archives that are already unpacked; the folder for `open_dataset`.
 
-    Args:
-        name: One of `PUBLISHED`.
-        folder: The destination; archives are kept there too, and may be removed afterwards.
-        splits: Names of splits; by default the usual ones.
-        say: Callback for messages.
-        shown: Wraps the iterator of unpacked files, given their number: a hook for a progress bar.
-
-    Raises:
-        FetchError: There is no such data set or split, no room on the disk, or an archive cannot be had.
-        DataError: An archive cannot be unpacked.
+    Archives are kept in the folder too, and may be removed afterwards. ``shown`` wraps the iterator of unpacked files,
+    given their number, for a progress bar.
     """
     published = published_dataset(name)
     for split in splits:

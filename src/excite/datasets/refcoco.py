@@ -27,14 +27,9 @@ SIDES = ("bbox_xywh", "xywh")
 BOX_KEYS = ("box", "bbox_xyxy", "xyxy", "bbox_2d", *SIDES, "bbox")
 """The keys of a box; the first of these counts."""
 
-KNOWN_FORMS = (("img_path", "expression"), ("image", "sent"))
-"""The keys of Shikra's lines, and of Qwen-VL's and InternVL's: there, ``bbox`` is two corners in pixels."""
-
 IMAGE_KEYS = ("file", "img_path", "image", "file_name", "filename", "image_path")
 PHRASE_KEYS = ("phrase", "expression", "sent", "sentence")
 
-FIRST_LINES = 20  # that are read to recognise a file: any of them may be broken
-TURNED = {5, 6, 7, 8}  # the EXIF orientations that lie on their side
 Line = dict[str, Any]
 
 
@@ -116,7 +111,8 @@ class ReferringExpressions(PhraseDataset):
 def _is_referring(path: Path) -> bool:
     try:
         with path.open(encoding="utf-8-sig") as file:
-            lines = [_parsed(text) or {} for text in islice((text for text in file if text.strip()), FIRST_LINES)]
+            first = islice((text for text in file if text.strip()), 20)  # any of them may be broken
+            lines = [_parsed(text) or {} for text in first]
     except (OSError, UnicodeDecodeError):
         return False  # opening it reports the reason, if nothing else is found
     return any(
@@ -153,7 +149,7 @@ def _size_of(path: Path) -> tuple[int, int] | None:
             warnings.simplefilter("error", Image.DecompressionBombWarning)  # too large to be read
             with Image.open(path, formats=readable_formats()) as picture:
                 width, height = picture.size
-                turned = picture.getexif().get(ORIENTATION_TAG) in TURNED
+                turned = picture.getexif().get(ORIENTATION_TAG) in {5, 6, 7, 8}  # on its side
     except Exception:  # noqa: BLE001 - Pillow raises errors of all kinds for a damaged file
         return None
     return (height, width) if turned else (width, height)
@@ -173,7 +169,8 @@ def corners(line: Mapping[str, Any], size: tuple[int, int] | None = None) -> Box
     key = next((key for key in BOX_KEYS if line.get(key) is not None), None)
     if key is None:
         raise LineProblem("lines without a box")
-    if key == "bbox" and not any(set(form) <= set(line) for form in KNOWN_FORMS):
+    shikra, qwen = {"img_path", "expression"} <= set(line), {"image", "sent"} <= set(line)  # or InternVL: two corners
+    if key == "bbox" and not shikra and not qwen:
         raise LineProblem("lines whose bbox may have corners or a width and height: call it bbox_xyxy or bbox_xywh")
     stored = line[key]
     if not isinstance(stored, list) or len(stored) != 4 or not all(map(base.is_coordinate, stored)):

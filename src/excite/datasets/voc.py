@@ -43,15 +43,12 @@ class Voc(Dataset):
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
-        """The categories of this split, in alphabetical order (which is VOC's own).
-
-        Broken annotations are skipped here: `sample` reports them.
-        """
+        """The categories of this split, in alphabetical order (which is VOC's own)."""
         found = set()
         for name in self.names:
             try:
                 found |= {target.concept for target in self.sample(name).targets}
-            except DataError:
+            except DataError:  # which `sample` reports in its turn
                 continue
         return tuple(sorted(found))
 
@@ -89,11 +86,7 @@ class AnnotatedObject(NamedTuple):
 
 
 def read_objects(path: Path, first_pixel: int) -> tuple[list[AnnotatedObject], tuple[int, int] | None]:
-    """The objects of an image in the order of the file, and the annotated size of the image, if any.
-
-    ``first_pixel`` is the number of a row's first pixel, 1 or 0, where no box can begin before it; the last pixel of a
-    box is always included.
-    """
+    """The objects of an image in the order of the file, and its annotated size, if any; pixels count from 0 or 1."""
     root = parse_annotation(path)
     found = []
     for number, element in enumerate(root.iterfind("object"), 1):
@@ -127,7 +120,7 @@ def _instance(element: ElementTree.Element, first_pixel: int, where: str) -> Ins
     difficult = element.findtext("difficult", default="0").strip()
     if difficult not in {"0", "1"}:
         raise DataError(f"{where}: <difficult> must be 0 or 1, not {difficult!r}")
-    behind = 1 - first_pixel  # from the number of the last pixel to the end of the box
+    behind = 1 - first_pixel  # from the number of the last pixel, which is included, to the end of the box
     corners = x0 - first_pixel, y0 - first_pixel, x1 + behind, y1 + behind
     return Instance(base.checked_box(*corners, where, inside=not first_pixel), difficult=difficult == "1")
 

@@ -109,10 +109,8 @@ class PhraseSession(Session):
             warnings.simplefilter("ignore", LostSignalWarning)  # each map has its mass
             (found,) = self.attend(method, [wanted], [self.picture])
         maps = dict(zip(wanted, found, strict=True))
-        return [
-            self._phrase(reading, tuple(maps[cue] for cue in each), hints=hints)
-            for reading, each in zip(readings, cues, strict=True)
-        ]
+        both = zip(readings, cues, strict=True)
+        return [self._phrase(reading, tuple(maps[cue] for cue in each), hints=hints) for reading, each in both]
 
     def _anything(self) -> Concept:
         """What the classifier finds in the image, whatever that is."""

@@ -23,12 +23,7 @@ like an object first. The paper has 0."""
 
 
 class Scorer:
-    """Scores the proposals of one image by any number of maps; areas and overlaps are computed once.
-
-    Args:
-        proposals: of the image.
-        trust: weight of their own order, 0 to 1; 0 for the paper's scores.
-    """
+    """Scores the proposals of one image by any number of maps; ``trust`` is the weight of their own order, 0 to 1."""
 
     def __init__(self, proposals: Proposals, trust: float = TRUST) -> None:
         self.proposals = proposals
@@ -59,19 +54,15 @@ class Scorer:
                 kept.append(k)
                 if len(kept) == most:
                     break
-                left &= ~self._repeats(k)
+                if k not in self._repeated:  # on demand: few of thousands are needed
+                    self._repeated[k] = box_iou(self.proposals.boxes[k : k + 1], self.proposals.boxes)[0] > SAME
+                left &= ~self._repeated[k]
         return np.array(kept, np.intp)
 
     def ranked_positive(self, scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
         """The ranked proposals with a score above 0."""
         order = self.ranked(scores, most)
         return order[scores[order] > 0]
-
-    def _repeats(self, k: int) -> NDArray[np.bool_]:
-        """The boxes that repeat this one; computed on demand, since few of thousands are needed."""
-        if k not in self._repeated:
-            self._repeated[k] = box_iou(self.proposals.boxes[k : k + 1], self.proposals.boxes)[0] > SAME
-        return self._repeated[k]
 
 
 def checked_trust(trust: float) -> float:

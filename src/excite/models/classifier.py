@@ -24,27 +24,16 @@ MAX_ASPECT = 4  # a longer image is squeezed: enlarged as it is, a strip would t
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Resize an image without cropping, so that the map covers all of it, and normalise: ``(x - mean) * scale``.
+    """Resize an image without cropping, so that the map covers all of it, and normalise: ``(x - mean) * scale``."""
 
-    Attributes:
-        shorter_side: of the resized image; the other side keeps the aspect ratio, up to four times the shorter one.
-        mean: for values 0 to 255, one for all channels or one for each in the order of ``channels``.
-        scale: as ``mean``.
-        channels: their order.
-        square: squash every image to ``shorter_side`` by ``shorter_side``.
-        interpolation: of the resizing.
-        antialias: average where the image becomes smaller; without it pixels are picked, as in the paper's experiments.
-        multiple: both sides are multiples of it, for networks whose branches only fit each other at such sizes.
-    """
-
-    shorter_side: int = 224
-    mean: float | tuple[float, float, float] = (127, 127, 127)
+    shorter_side: int = 224  # of the resized image; the other keeps the aspect ratio, up to four times the shorter one
+    mean: float | tuple[float, float, float] = (127, 127, 127)  # for values 0 to 255, of all or of each of ``channels``
     scale: float | tuple[float, float, float] = 1 / 128
     channels: Literal["rgb", "bgr"] = "rgb"
-    square: bool = False
+    square: bool = False  # squash every image to ``shorter_side`` by ``shorter_side``
     interpolation: Literal["bilinear", "bicubic"] = "bicubic"
-    antialias: bool = True
-    multiple: int = 1
+    antialias: bool = True  # average where the image becomes smaller; without it, as in the paper, pixels are picked
+    multiple: int = 1  # both sides are multiples of it, for networks whose branches only fit each other at such sizes
 
     def __post_init__(self) -> None:
         if self.shorter_side < 1:

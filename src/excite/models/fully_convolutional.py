@@ -52,19 +52,15 @@ class Window:
 
 @dataclass(eq=False)
 class Step:
-    """A call of the dry run that computed activations.
-
-    ``inputs``: of each tensor among the arguments the step and shape; ``reads``: what the head reads there, a window of
-    a map, "whole" for a tensor of the body without positions, or None; ``constants``: the other arguments, flattened.
-    """
+    """A call of the dry run that computed activations."""
 
     key: Key
     is_spatial: bool
-    inputs: tuple[tuple["Step | None", tuple[int, ...]], ...] = ()
-    constants: tuple[Any, ...] = ()
+    inputs: tuple[tuple["Step | None", tuple[int, ...]], ...] = ()  # the step and shape of each tensor it is given
+    constants: tuple[Any, ...] = ()  # the other arguments, flattened
     shape: tuple[int, ...] | None = None
     is_body: bool = False
-    reads: tuple[Window | str | None, ...] = ()
+    reads: tuple[Window | str | None, ...] = ()  # of each input: a window, "whole" (of the body, no positions), or None
 
 
 class Counting(TorchFunctionMode):
@@ -299,11 +295,6 @@ def fully_convolutional(module: nn.Module, size: int | tuple[int, int] = 224, *,
     On a larger image there is one value for each position of the trained window on the last map. Pooling *inside* the
     network, as in squeeze-and-excite blocks, is over the whole image. The module is not changed and shares its weights,
     layers and their names with the new one. A ModelError says where a network cannot be used so.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 3 * 3, 2))
-        >>> fully_convolutional(network, 8)(torch.ones(1, 3, 8, 12)).shape
-        torch.Size([1, 2, 1, 3])
     """
     network = plain_modules(module)[0]
     network = network.network if isinstance(network, FullyConvolutional) else network

@@ -187,10 +187,7 @@ def _layer(name: str, child: nn.Module, answer: Tensor, inputs: Tensor) -> Spati
 
 
 def candidate_layers(module: nn.Module, inputs: Tensor, most: int = 12) -> list[SpatialLayer]:
-    """The ends of a network's blocks below its last weights, in the order of computation.
-
-    Of more than ``most``, the last one of each resolution is kept, and the others from the top down.
-    """
+    """The ends of a network's blocks below its last weights, in the order of computation, ``most`` at most."""
     seen = {layer.name: layer for layer in spatial_layers(module, inputs) if layer.height * layer.width > 1}
     names = set(_block_names(module, seen))
     steps = [layer for name, layer in seen.items() if name in names and not layer.kind.startswith(UNCHANGING)]
@@ -199,6 +196,7 @@ def candidate_layers(module: nn.Module, inputs: Tensor, most: int = 12) -> list[
     blocks = _below_the_weights(module, inputs, blocks)
     if not blocks:
         raise LayerError("no layer below the classifier's weights has places to show: name the layers to try")
+    # of too many, the last one of each resolution is kept, and the others from the top down
     ends = [layer for layer, behind in pairwise(blocks) if behind.stride > NEARLY * layer.stride] + [blocks[-1]]
     others = [layer for layer in reversed(blocks) if layer not in ends][: max(most - len(ends), 0)]
     return [layer for layer in blocks if layer in ends or layer in others]

@@ -1,11 +1,14 @@
-"""Load a classifier by name or from files, or wrap a network."""
+"""Load a classifier by name or from files, wrap a network, or save a trained one."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from excite.errors import ModelError
+from excite.errors import ConceptError, ModelError
+from excite.io.files import atomic_write, save_json
 from excite.models import weights as weight_files
 from excite.models.cards import DEFAULT_MODEL, MODELS, Card
 from excite.models.classifier import Classifier, Preprocess
-from excite.models.folder import FACTS, files_of, read_saved
 from excite.models.fully_convolutional import fully_convolutional as slide
 from excite.models.sources import caffe_card, timm_card, torchvision_card
 from excite.vocabulary import Labels
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 RANDOM = "random"
+FACTS, WEIGHTS, FORMAT = "classifier.json", "weights.safetensors", 1  # of a saved classifier
 WEIGHTS_SUFFIXES = {".safetensors", ".pth", ".pt", ".bin", ".ckpt"}
 USUAL_PREPROCESS = Preprocess(  # of most networks trained on ImageNet with torch
     mean=(123.675, 116.28, 103.53),
@@ -245,3 +249,100 @@ class Choice:
         files = [name for name in (self.model, self.weights, self.labels) if name not in {None, RANDOM}]
         states = [file.stat() for name in files if name for file in files_of(name)]
         return {**asdict(self), "files": [[state.st_size, state.st_mtime_ns] for state in states]}
+
+
+# A saved classifier: a folder of classifier.json (network, labels, training) and weights.safetensors. The former holds
+# the hash of the latter, so that files of two classifiers are never mixed. Nothing in them is run.
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The content of ``classifier.json``."""
+
+    base: str  # the network's name in `excite.load`, not a file
+    labels: tuple[tuple[str, ...], ...]  # the synonyms of each output
+    multilabel: bool
+    layers: tuple[str, ...]
+    size: int  # the shorter side of preprocessed images
+    fully_convolutional: bool
+    weights: str = ""  # the SHA-256 of the file of tensors
+    training: Mapping[str, Any] = field(default_factory=dict)  # for information
+
+    def card(self, base: Card, folder: Path) -> Card:
+        """The card of the classifier, from that of its network."""
+        if not isinstance(base.preprocess, Preprocess):
+            raise ModelError(f"{folder / FACTS}: {self.base!r} prepares its images in an unknown way.")
+
+        def pretrained() -> nn.Module:
+            path, network = folder / WEIGHTS, base.build(len(self.labels))
+            tensors = weight_files.read_tensors(path)
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != self.weights:
+                    raise ModelError(
+                        f"{path} is damaged, or not the one that {FACTS} was written with: fine-tune again."
+                    )
+            weight_files.fill(network, tensors, str(path))
+            return network
+
+        return replace(
+            base,
+            name=str(folder),
+            build=lambda classes: base.build(len(self.labels) if classes is None else classes),
+            preprocess=replace(base.preprocess, shorter_side=self.size),
+            labels=partial(Labels, self.labels),
+            layers=self.layers,
+            description=f"{self.base} for {len(self.labels)} other classes",
+            source=str(folder),
+            pretrained=pretrained,
+            fingerprint=None,
+            fully_convolutional=self.fully_convolutional,
+            multilabel=self.multilabel,
+        )
+
+
+KINDS = {  # of the fields of classifier.json
+    "base": str, "labels": list, "multilabel": bool, "layers": list, "size": int, "fully_convolutional": bool,
+    "weights": str, "training": dict,
+}  # fmt: skip
+
+
+def save_classifier(folder: Path, network: nn.Module, facts: Saved) -> list[Path]:
+    """Write a classifier that `excite.load` takes; the files written."""
+    from safetensors.torch import save
+
+    content = save({name: tensor.detach().clone().contiguous() for name, tensor in network.state_dict().items()})
+    written = {"format": FORMAT, **asdict(facts), "weights": hashlib.sha256(content).hexdigest()}
+    return [atomic_write(folder / WEIGHTS, lambda file: file.write(content)), save_json(written, folder / FACTS)]
+
+
+def read_saved(folder: Path) -> Saved:
+    """The classifier in a folder; a ModelError where there is none or it cannot be read."""
+    path = folder / FACTS
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"{str(folder)!r} is a folder without {FACTS}: `excite finetune --out` makes one.") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path} cannot be read: {' '.join(str(error).split())}.") from None
+    given = facts.pop("format", None) if isinstance(facts, dict) else None
+    if type(given) is int and given > FORMAT:
+        raise ModelError(f"{path} is of format {given}, and this excite reads {FORMAT}: update excite.")
+    if given != FORMAT:
+        raise ModelError(f"{path} is of another format than {FORMAT}, the one this version of excite reads.")
+    for name, kind in KINDS.items():
+        if type(facts.get(name)) is not kind:  # True is an int too
+            raise ModelError(f"{path}: {name!r} is missing or of another kind; fine-tune again.")
+    if facts.keys() - KINDS.keys() or facts["size"] < 1 or not all(isinstance(layer, str) for layer in facts["layers"]):
+        raise ModelError(f"{path} does not say what a classifier needs; fine-tune again.")
+    try:
+        labels = Labels(facts["labels"])
+    except (ConceptError, TypeError) as error:
+        raise ModelError(f"{path}: {error}") from None
+    words = tuple(labels.synonyms(unit) for unit in range(len(labels)))
+    return Saved(**{**facts, "labels": words, "layers": tuple(facts["layers"])})
+
+
+def files_of(name: str | Path) -> list[Path]:
+    """The files of a classifier: those in its folder, or the file itself; none for a name that is no path."""
+    path = Path(name)
+    return [file for file in (path, path / FACTS, path / WEIGHTS) if file.is_file()]

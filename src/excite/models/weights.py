@@ -17,12 +17,8 @@ from excite.errors import ModelError
 
 INNER = ("state_dict", "model", "model_state_dict", "net", "ema_state_dict")  # where checkpoints keep the tensors
 PREFIXES = ("module.", "_orig_mod.", "model.")  # that wrappers put before a network's names
-SCALE = ".scale"  # the rows of an int8 tensor NAME are to be multiplied by NAME.scale
 SHOWN = 3  # tensors named in an error
 COUNTER = "num_batches_tracked"  # the end of names that only training needs
-MAX_NAME = 500  # letters of a name in a pickle; torch's own have thirty
-PICKLES = 5  # so many are at the beginning of a file from before 2020
-CALLS = {"GLOBAL", "INST"}
 UNENDED = "no newline found"  # a message of pickletools
 
 
@@ -90,7 +86,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a file by name, int8 rows multiplied by their scales."""
     tensors = _stored(path)
     for name in [name for name, tensor in tensors.items() if tensor.dtype == torch.int8]:
-        rows, scale = tensors[name], tensors.pop(name + SCALE, None)
+        rows, scale = tensors[name], tensors.pop(f"{name}.scale", None)
         if scale is None or scale.shape != rows.shape[:1]:
             raise ModelError(f"The tensor {name} is int8 without one scale for each row: give float weights.")
         tensors[name] = rows * scale.reshape(-1, *[1] * (rows.dim() - 1))
@@ -197,7 +193,7 @@ def names_too_long(file: BinaryIO) -> bool:
 
     torch refuses such calls too, but searches its own message for advice in quadratic time: 15 kB take five seconds.
     """
-    pickles: Iterable[Any] = repeat(file, PICKLES)
+    pickles: Iterable[Any] = repeat(file, 5)  # so many are at the beginning of a file from before 2020
     try:
         if file.read(2) == b"PK":
             with zipfile.ZipFile(file) as zipped:
@@ -205,7 +201,8 @@ def names_too_long(file: BinaryIO) -> bool:
         else:
             file.seek(0)
         operations = (operation for pickled in pickles for operation in pickletools.genops(pickled))
-        return any(code.name in CALLS and len(str(name)) > MAX_NAME for code, name, _ in operations)
+        calls = (str(name) for code, name, _ in operations if code.name in {"GLOBAL", "INST"})
+        return any(len(name) > 500 for name in calls)  # torch's own have thirty letters
     except Exception as error:  # noqa: BLE001 - damaged files fail in many ways, which torch reports
         return UNENDED in str(error)  # of a line without an end torch takes all the rest for the name
     finally:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 DEFAULT_ALPHA = 1.0  # times the map's mean: evidence is strong above (the paper's alpha, there chosen per method)
-TOUCHING = np.ones((3, 3), dtype=bool)  # 8-connectivity
 
 
 def maximum_point(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> tuple[int, int] | None:
@@ -25,11 +24,6 @@ def maximum_point(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic")
 
     It is the argmax of the upsampled map, of several equal maxima the first in reading order. A map without positive
     values has none: the argmax would be an arbitrary corner.
-
-    Example:
-        >>> import torch
-        >>> maximum_point(torch.tensor([[0.0, 1.0, 0.0]]), size=(9, 1))
-        (4, 0)
     """
     upsampled = upsample(values, size, mode)
     return None if checked_map(values).max() <= 0 else peak(upsampled)
@@ -49,11 +43,6 @@ def threshold_box(
     It is half-open, as crops and slices are: ``x1`` and ``y1`` are one past the last pixel. A pixel also has to be
     positive to count: the mean of a signed map may be negative. None where nothing is above the threshold (a constant
     map has no box for alpha >= 1).
-
-    Example:
-        >>> import torch
-        >>> threshold_box(torch.tensor([[0.0, 0.0, 1.0]]), size=(9, 3), mode="nearest")
-        (6, 0, 9, 3)
     """
     checked_alpha(alpha)
     upsampled = upsample(values, size, mode)
@@ -81,15 +70,10 @@ def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
 
     Half-open boxes ``[regions, 4]`` from the strong pixels ``[height, width]``, and how many pixels each region has;
     neighbours at a corner are connected too.
-
-    Example:
-        >>> boxes, sizes = component_boxes(np.array([[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=bool))
-        >>> boxes.tolist(), sizes.tolist()
-        ([[2, 1, 4, 3], [0, 0, 1, 1]], [2, 1])
     """
     from scipy import ndimage  # not needed to draw a map
 
-    labels, _ = ndimage.label(strong, TOUCHING, np.intp)
+    labels, _ = ndimage.label(strong, np.ones((3, 3), bool), np.intp)
     found = [(x.start, y.start, x.stop, y.stop) for y, x in ndimage.find_objects(labels)]
     boxes = np.array(found, np.int64).reshape(-1, 4)
     sizes = np.bincount(labels.ravel())[1:]

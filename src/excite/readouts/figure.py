@@ -45,7 +45,6 @@ INSTEAD = dict(zip("–—ßæÆœŒøØ", ("-", "-", "ss", "ae", "AE", "oe", "O
 TALLEST, HEADED_TALLEST = 1.5, 1.2  # the largest ratio of a cell's height to its width, in a grid and in a headed row
 CAPTION_LINES, MOST_LINES = 3, 12  # longer captions and phrases end in an ellipsis
 THIN = 300  # the longer side of an image in widths of a thin line
-MOST_BOXES = 9
 MOST_MAPS, IN_A_ROW, FEWEST_IN_A_ROW = 20, 5, 4
 FRAME = 4  # pixels around the map of a word
 NARROWEST = 400  # pixels
@@ -133,12 +132,7 @@ def write(page: Image.Image, lines: Sequence[Line], corner: tuple[float, float],
 
 
 def percent(probability: float | None) -> str:
-    """A probability with significant digits; an empty text for None.
-
-    Example:
-        >>> [percent(value) for value in (0.874, 0.024, 0.0001, None)]
-        ['87%', '2.4%', '<0.1%', '']
-    """
+    """A probability with significant digits ("87%", "2.4%", "<0.1%"); an empty text for None."""
     if probability is None:
         return ""
     if probability < 0.001:
@@ -150,15 +144,10 @@ def percent(probability: float | None) -> str:
 
 
 def figure(cells: Sequence[Sequence[Cell | None]], *, cell_width: int = 320) -> Image.Image:
-    r"""Set captioned images in a grid on white; None leaves a cell empty.
+    """Set captioned images in a grid on white; None leaves a cell empty.
 
     All cells of a row have the same size; an image of another shape is centred in its cell, never distorted. Text and
     margins are in proportion to the width of a cell.
-
-    Example:
-        >>> cat = Image.new("RGB", (64, 48))
-        >>> figure([[(cat, "photograph"), (cat, "tabby cat\n87 %")]], cell_width=100).width
-        224
     """
     rows = [row for row in cells if any(cell is not None for cell in row)]
     if not rows:
@@ -251,13 +240,10 @@ def draw_row(row: Sequence[Headed], width: int, gap: int, size: int) -> Image.Im
 def draw_boxes(
     picture: Image.Image, boxes: Sequence[Box], *, scale: float = 1.0, true_boxes: Sequence[Box] = ()
 ) -> Image.Image:
-    """A copy of an RGB image with the first nine boxes, best first, and the true ones dashed.
-
-    Boxes are half-open, and ``scale`` leads from their pixels to those of the image.
-    """
+    """A copy of an RGB image with the first nine half-open boxes times ``scale``, best first; true ones are dashed."""
     drawn = picture.copy()
     draw, thick = ImageDraw.Draw(drawn), max(1, round(max(drawn.size) / THIN))
-    ranked = [_pixels(box, scale, drawn.size) for box in boxes[:MOST_BOXES]]
+    ranked = [_pixels(box, scale, drawn.size) for box in boxes[:9]]
     for rank, (x0, y0, x1, y1) in reversed(list(enumerate(ranked))):  # a bright line between dark ones
         colour, width = (OTHERS, thick) if rank else (BEST, 2 * thick)
         across, down = min(1, (x1 - x0) // 2), min(1, (y1 - y0) // 2)

@@ -36,10 +36,7 @@ OPACITY, OPACITY_ON_SHEET = 0.6, 1.0
 
 
 def map_html(told: Mapping[str, Any], values: Tensor, image: Image.Image | None, image_size: tuple[int, int]) -> str:
-    """The HTML of a map: its overlay with point and box, and the values of ``told`` (`AttentionMap.to_dict`).
-
-    Without an image the map is drawn on an empty sheet in the proportions of the original's ``image_size``.
-    """
+    """The HTML of a map: its overlay (on a sheet without an image), and the values of ``told`` (its `to_dict`)."""
     scale = min(max(*image_size, SMALLEST), LARGEST) / max(image_size)
     size = max(1, round(image_size[0] * scale)), max(1, round(image_size[1] * scale))
     blank = LIGHT_SHEET if values.min() < 0 else DARK_SHEET

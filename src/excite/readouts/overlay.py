@@ -28,10 +28,6 @@ def upsample(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> T
     Cubic interpolation is the default, as in the authors' code; it may overshoot a little beside a steep peak. Where
     the image is *smaller* than the map, bicubic and bilinear average the map down first, so that no evidence is lost.
     The result is in float32, or in the map's own precision where that is higher.
-
-    Example:
-        >>> upsample(torch.tensor([[0.0, 1.0]]), size=(4, 1), mode="nearest")
-        tensor([[0., 0., 1., 1.]])
     """
     values = checked_map(values)
     width, height = checked_size(size)

@@ -17,8 +17,6 @@ from excite.vocabulary.labels import fold
 if TYPE_CHECKING:
     from excite.datasets import Dataset
 
-LABELS_ONLY = "annotations/labels_"  # SPLIT.jsonl: {"file": NAME, "labels": [CATEGORY, ...]} a line
-
 
 @dataclass(frozen=True)
 class Example:
@@ -65,14 +63,11 @@ class Examples:
 def read_examples(folder: str | Path, split: str) -> Examples:
     """Read a data set that `excite.datasets.open_dataset` knows, or one with image-level labels only.
 
-    The latter has ``annotations/labels_SPLIT.jsonl`` and its images in the folder ``SPLIT``.
-
-    Example:
-        >>> read_examples("VOCdevkit", "train").categories[:2]  # doctest: +SKIP
-        ('aeroplane', 'bicycle')
+    The latter has ``annotations/labels_SPLIT.jsonl`` with {"file": NAME, "labels": [CATEGORY, ...]} a line, and its
+    images in the folder ``SPLIT``.
     """
     folder = Path(folder)
-    files = {path.stem.removeprefix("labels_"): path for path in sorted(folder.glob(f"{LABELS_ONLY}*.jsonl"))}
+    files = {path.stem.removeprefix("labels_"): path for path in sorted(folder.glob("annotations/labels_*.jsonl"))}
     with_boxes = {path.stem.removeprefix("instances_") for path in folder.glob("annotations/instances_*.json")}
     if files.keys() - with_boxes:
         name = chosen_split(split, sorted(files.keys() | with_boxes), folder)

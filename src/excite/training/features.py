@@ -130,14 +130,11 @@ class FeatureStore(ResultStore):
         self._lock = Lock(folder, trace=False)
 
     def read(self) -> dict[str, Entry]:
-        """The index, by key; entries that point behind the end of ``features.bin`` are removed.
-
-        Otherwise features written later at that offset would be attributed to the wrong image.
-        """
+        """The index, by key."""
         indexed = super().read()
         size = self.numbers.stat().st_size if self.numbers.is_file() else 0
         entries = {key: entry for key, entry in indexed.items() if _is_valid(entry) and _end(entry) <= size}
-        if len(entries) < len(indexed):
+        if len(entries) < len(indexed):  # features written later at such an offset would be of the wrong image
             self.rewrite(entries)
         return entries
 
@@ -196,11 +193,7 @@ def extract_features(
     workers: int | Executor,
     progress: Progress,
 ) -> tuple[list[str], Tensor]:
-    """The names of all images that can be read, and their features [images, views, ...].
-
-    Features in the `FeatureStore` of the folder are not computed again. ``failures`` receives a line for each image
-    that cannot be read; ``what`` names the images in messages.
-    """
+    """The names of all images that can be read (``what`` they are, for messages), and their features [images, ...]."""
     if not tasks:
         raise DataError("there are no images to learn from")
     store, failed = FeatureStore(folder), list[str]()

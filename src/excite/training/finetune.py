@@ -44,13 +44,7 @@ EpochInput = tuple["Tensor", "Tensor", "Tensor"]
 
 @dataclass(eq=False)
 class FineTuning:
-    """The training of an output layer for the categories of some examples.
-
-    Example:
-        >>> examples = read_examples("VOCdevkit", "train")                         # doctest: +SKIP
-        >>> FineTuning("efficientnet-lite0", examples, Path("voc")).train()        # doctest: +SKIP
-        >>> excite.attend(excite.load("voc"), "photo.jpg", "dining table")         # doctest: +SKIP
-    """
+    """The training of an output layer for the categories of some examples."""
 
     model: str  # the base classifier, as in `excite.load`: a name, a file or a folder
     examples: Examples  # the training images
@@ -175,10 +169,7 @@ class CategoryScorer:
 
 
 def precisions(examples: Examples, entries: Iterable[Entry]) -> dict[str, float | None]:
-    """The average precision of each category from the entries of `CategoryScorer`; None for one that is absent.
-
-    Images in which a category is uncertain are left out of its average precision.
-    """
+    """The average precision of each category from the entries of `CategoryScorer`; None for one that is absent."""
     scores = {entry["picture"]: entry["scores"] for entry in entries}
     pictures = [picture for picture in examples.pictures if picture.name in scores]
     if not pictures:

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 
 from excite.errors import ModelError
 from excite.models import Preprocess, find_card, load
-from excite.models.folder import FACTS, Saved, read_saved, save_classifier
+from excite.models.loading import FACTS, Saved, read_saved, save_classifier
 from excite.models.weights import fill
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import main_output
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from excite.models import Card
 
-INITIAL_STD = 0.01  # of new weights, as usual in Caffe
 FAR = 1e6  # beyond any logit
 ROUNDING = 1e-4  # of the largest logit: the same sums in another order
 _SLOT = "_excite_slot"
@@ -71,10 +70,7 @@ class NewClassifier:
 
 
 def with_new_output(card: Card, base: nn.Module, classes: int, seed: int = 0) -> tuple[nn.Module, str]:
-    """The network of a card for other classes, and the name of its output layer.
-
-    The output layer gets random weights, all others those of ``base``.
-    """
+    """The network of a card for other classes, with random weights in its output layer, and the name of that."""
     network = card.build(classes)
     layers = _changed(network, base) or _changed(network, card.build(classes + 1))
     if not layers:
@@ -86,8 +82,8 @@ def with_new_output(card: Card, base: nn.Module, classes: int, seed: int = 0) ->
     random = torch.Generator().manual_seed(seed)
     tensors = {name: tensor for name, tensor in base.state_dict().items() if not name.startswith(card.ignored)}
     for name, tensor in network.get_submodule(layer).state_dict().items():
-        new = torch.zeros(tensor.shape)  # a bias begins at 0
-        tensors[f"{layer}.{name}"] = new.normal_(std=INITIAL_STD, generator=random) if tensor.dim() > 1 else new
+        new = torch.zeros(tensor.shape)  # a bias begins at 0, weights as usual in Caffe
+        tensors[f"{layer}.{name}"] = new.normal_(std=0.01, generator=random) if tensor.dim() > 1 else new
     fill(network, tensors, card.name)
     return network, layer
 
@@ -123,10 +119,7 @@ def features_of(network: nn.Module, layer: str, pictures: Tensor) -> Tensor:
 
 
 class Output(nn.Module):
-    """An output layer and the operations behind it: from features to logits [N, classes].
-
-    The layer is shared with the network: training one trains the other.
-    """
+    """An output layer, shared with its network, and the operations behind it: from features to logits [N, classes]."""
 
     def __init__(self, layer: nn.Module, tail: Sequence[_Call]) -> None:
         super().__init__()
@@ -135,10 +128,7 @@ class Output(nn.Module):
 
     @classmethod
     def of(cls, network: nn.Module, layer: str, pictures: Tensor) -> Self:
-        """The output of a network, recorded on the first of at least two images and checked on all.
-
-        Operations without negative logits, as SqueezeNet's ReLU, are refused: every output would vanish in training.
-        """
+        """The output of a network, recorded on the first of at least two images and checked on all."""
         module = network.get_submodule(layer)
         with torch.no_grad():
             with _Recorder() as recorder:
@@ -152,7 +142,7 @@ class Output(nn.Module):
             features = features_of(network, layer, pictures)
             if not output._matches(expected, features):
                 raise ModelError(f"the operations behind {layer!r} cannot be replayed without the image.")
-            if not bool((output._tail_of(module(features) - FAR) < 0).all()):
+            if not bool((output._tail_of(module(features) - FAR) < 0).all()):  # as SqueezeNet's ReLU
                 raise ModelError(
                     f"behind its output layer {layer!r} the network cuts off negative logits, so no category could "
                     "be absent: fine-tune another network."

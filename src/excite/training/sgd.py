@@ -69,21 +69,18 @@ class Descent:
                 if metadata.get("key") != key:
                     return False
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
-            self._restore(tensors)
+            own = {f"{kind}.{name}": weight for kind in ("weight", "speed") for name, weight in self.weights.items()}
+            if any(tensors[name].shape != weight.shape for name, weight in own.items()):
+                raise ValueError("it is of another training")  # noqa: TRY301 - damaged, to the user
+            for name, weight in self.weights.items():
+                weight.detach().copy_(tensors[f"weight.{name}"])
+                speed = torch.empty_like(weight).copy_(tensors[f"speed.{name}"])
+                self.sgd.state[weight]["momentum_buffer"] = speed.detach()
             restore({name: json.loads(fact) for name, fact in metadata.items() if name != "key"}, tensors)
         except (SafetensorError, OSError, RecursionError, RuntimeError, ValueError, KeyError, TypeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ModelError(f"{path} is damaged ({reason}): remove it to begin again.") from None
         return True
-
-    def _restore(self, tensors: Mapping[str, Tensor]) -> None:
-        own = {f"{kind}.{name}": weight for kind in ("weight", "speed") for name, weight in self.weights.items()}
-        if any(tensors[name].shape != weight.shape for name, weight in own.items()):
-            raise ValueError("it is of another training")
-        for name, weight in self.weights.items():
-            weight.detach().copy_(tensors[f"weight.{name}"])
-            speed = torch.empty_like(weight).copy_(tensors[f"speed.{name}"])
-            self.sgd.state[weight]["momentum_buffer"] = speed.detach()
 
 
 class OutputTrainer:
@@ -95,11 +92,7 @@ class OutputTrainer:
         self.losses: list[float] = []  # of each epoch
 
     def epoch(self, features: Tensor, present: Tensor, sure: Tensor) -> None:
-        """Train on each image once, in an order determined by the seed and the epoch's number.
-
-        [images, categories]: ``present`` is 1 where a category is present and 0 where it is absent, ``sure`` is 0 where
-        that is unknown and excluded from the loss.
-        """
+        """Train on each image once; [images, categories]: ``sure`` is 0 where it is unknown what is ``present``."""
         total, sgd = 0.0, self.descent.sgd
         order = np.random.default_rng([self.options.seed, len(self.losses)]).permutation(len(features))
         for batch in torch.from_numpy(order).split(self.options.batch):  # type: ignore[no-untyped-call]  # torch has no type for it

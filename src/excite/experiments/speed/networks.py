@@ -19,9 +19,8 @@ from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
 from excite.models import Preprocess, find_card, load
-from excite.models.folder import files_of
 from excite.models.layers import candidate_layers, default_layer, passes_everything, spatial_layers
-from excite.models.loading import RANDOM
+from excite.models.loading import RANDOM, files_of
 from excite.propagation.taps import find_layer, main_output
 
 if TYPE_CHECKING:

@@ -38,12 +38,9 @@ PROPOSERS: Mapping[str, Proposer] = {
 
 
 def find_proposer(name: str | os.PathLike[str], cache: Path | None = None) -> Source:
-    """The source of proposals of this name.
+    """A proposer by name, with a folder as its cache; or the file or folder of precomputed proposals.
 
-    Args:
-        name: A name from `PROPOSERS`, or the file or folder of precomputed ones. A folder called like a proposer is
-            written with a slash: ``hierarchy/``.
-        cache: A folder for the proposals that are computed.
+    A folder called like a proposer is written with a slash: ``hierarchy/``.
     """
     text = os.fspath(name)
     if isinstance(name, str) and text in PROPOSERS:

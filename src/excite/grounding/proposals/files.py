@@ -181,7 +181,10 @@ class CocoResults:
         if not isinstance(entries, list):
             raise DataError(f"{str(path)!r} must be a list of results, or a dictionary with 'images' and 'annotations'")
         images = content.get("images", []) if isinstance(content, dict) else []
-        if not isinstance(images, list) or not all(map(_is_named, images)):
+        known = isinstance(images, list) and all(isinstance(image, dict) for image in images)
+        if not known or not all(
+            isinstance(image.get("file_name"), str) and isinstance(image.get("id"), int | str) for image in images
+        ):
             raise DataError(f"{str(path)!r}: 'images' must be a list of images, each with 'id' and 'file_name'")
         self._ids = {image["file_name"]: image["id"] for image in images}
         self._entries: dict[int | str, list[dict[str, Any]]] = defaultdict(list)
@@ -201,11 +204,6 @@ class CocoResults:
                 keys += [each, file.name, file.stem, *([int(digits.group())] if digits else [])]
         found = next((self._entries[key] for key in keys if key in self._entries), None)
         return None if found is None else _proposals(found, size)
-
-
-def _is_named(image: Any) -> bool:
-    known = isinstance(image, dict) and isinstance(image.get("file_name"), str)
-    return known and isinstance(image.get("id"), int | str)
 
 
 def _proposals(entries: list[dict[str, Any]], size: tuple[int, int]) -> Proposals:
@@ -251,13 +249,12 @@ class Cached:
 
     The key is a hash of the image's pixels and of the settings and the version of the proposer. Files are written
     atomically, so any number of processes may share a folder. Damaged files are replaced.
-    ``read`` counts the images found in the folder, ``made`` those computed, ``damaged`` files that could not be read.
     """
 
     def __init__(self, proposer: Proposer, folder: Path) -> None:
         self.proposer = proposer
         self.folder = folder
-        self.read = self.made = self.damaged = 0
+        self.read = self.made = self.damaged = 0  # images found in the folder or computed, and unreadable files
 
     def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:  # noqa: ARG002 - the pixels tell
         """The proposals of an image."""

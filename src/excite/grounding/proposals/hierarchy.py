@@ -43,15 +43,7 @@ FAINTEST = 1e-4  # a change of one grey level is ten times as strong; below is r
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Proposes the segments of an image that look most like objects, single and joined with their neighbours.
-
-    Example:
-        >>> from PIL import Image
-        >>> picture = Image.new("RGB", (60, 40), "blue")
-        >>> picture.paste("red", (10, 10, 30, 30))
-        >>> [10, 10, 30, 30] in Hierarchy()(picture).boxes.tolist()
-        True
-    """
+    """Proposes the segments of an image that look most like objects, single and joined with their neighbours."""
 
     count: int = 500  # at most; a plain image has fewer
     most_alike: float = 0.7  # the largest IoU of two boxes: lower finds more objects with few, higher fits them better

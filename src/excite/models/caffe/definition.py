@@ -30,17 +30,13 @@ class BrokenFile(Exception):  # noqa: N818 -- never seen by users: it becomes a 
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """One layer of a Caffe network; its name is also that of its weights.
+    """One layer of a Caffe network."""
 
-    It reads the blobs ``bottoms`` and writes ``tops``. Its ``options`` are under Caffe's names, lists as tuples and
-    enumerations as words: ``{"num_output": 96, "kernel_size": (7,), "stride": (2,)}``.
-    """
-
-    name: str
+    name: str  # also that of its weights
     kind: str
-    bottoms: tuple[str, ...]
-    tops: tuple[str, ...]
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    bottoms: tuple[str, ...]  # the blobs that it reads
+    tops: tuple[str, ...]  # and writes
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # {"num_output": 96, "kernel_size": (7,)}
 
 
 @dataclasses.dataclass(frozen=True)

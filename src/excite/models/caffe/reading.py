@@ -31,10 +31,7 @@ CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")  # in every binary model near
 
 
 def read_network(path: str | PathLike[str]) -> Network:
-    """The network of a .prototxt, of the new or the old (V1) format, in its test phase.
-
-    Data layers become inputs of any shape; a layer that excite does not support has its kind alone.
-    """
+    """The network of a .prototxt, of the new or the old (V1) format, in its test phase; data layers become inputs."""
     with _opened(path, "a Caffe network") as model:
         return network_of(parsed(_text_in(model, path)))
 

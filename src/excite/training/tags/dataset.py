@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 FIRST = 5  # tags of an image that are learnt, as in the paper: people write the most telling ones first
 WINDOW = 8  # groups that are mixed: enough to shuffle well, few enough for sequential reading
-PREFETCH = 2  # batches under way for each worker
 
 Request = tuple[int, str, int]
 """The row of an image, its name and the number of the view."""
@@ -172,10 +171,7 @@ def _joined(parts: list[TagDataset], first: int) -> TagDataset:
 
 
 def epoch_order(groups: NDArray[np.int64], seed: int, epoch: int, window: int = WINDOW) -> NDArray[np.int64]:
-    """The order of the images in an epoch, determined by the seed and the epoch's number.
-
-    Groups come in random order; the images of ``window`` groups are shuffled together.
-    """
+    """The order of the images in an epoch: groups in random order, those of ``window`` groups shuffled together."""
     random = np.random.default_rng([seed, epoch])
     distinct, index = np.unique(groups, return_inverse=True)
     turns = random.permutation(len(distinct))[index] // window
@@ -212,10 +208,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class ImageLoader:
-    """Reads and augments images by a `DataLoader`, in this process or in several workers; the result is the same.
-
-    Workers are spawned, so nothing of this process is copied, and receive names, not the corpus.
-    """
+    """Reads and augments images by a `DataLoader`, in this process or in spawned workers; the result is the same."""
 
     images: ImageSource  # the image source
     views: Views | WholeImage  # the augmentation
@@ -235,7 +228,7 @@ class ImageLoader:
         several: dict[str, Any] = {
             "num_workers": self.workers,
             "multiprocessing_context": "spawn",
-            "prefetch_factor": PREFETCH,
+            "prefetch_factor": 2,  # batches under way for each worker
             "worker_init_fn": _start_worker,
         }
         loader: Any = DataLoader(
@@ -268,10 +261,7 @@ def _start_worker(_worker: int) -> None:
 def fresh_views(
     dataset: TagDataset, loader: ImageLoader, features: Callable[[Tensor], Tensor], plans: Iterable[StepPlan]
 ) -> Iterator[Batch]:
-    """The features of a new view of each image in each epoch, the paper's procedure: its number is the epoch's.
-
-    Images of later steps are decoded meanwhile.
-    """
+    """The features of a new view of each image in each epoch, the paper's procedure: its number is the epoch's."""
     for batch in loader(dataset.requests(rows, epoch) for epoch, rows in plans):
         yield batch if batch.values is None else replace(batch, values=features(batch.values))
 
@@ -279,10 +269,7 @@ def fresh_views(
 def fixed_views(
     features: Tensor, readable: NDArray[np.int64], pictures: int, plans: Iterable[StepPlan]
 ) -> Iterator[Batch]:
-    """Features that were computed once, [images, views, ...] of the readable ones; each epoch takes the next view.
-
-    Neighbouring rows have different views, so an epoch has all kinds.
-    """
+    """Features that were computed once, [images, views, ...] of the readable ones; each epoch takes the next view."""
     index = np.full(pictures, -1, np.int64)
     index[readable] = np.arange(len(readable))
     for epoch, rows in plans:

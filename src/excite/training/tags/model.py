@@ -92,10 +92,7 @@ def distributed() -> Iterator[Distributed]:
 
 
 def linear_loss(features: Tensor, weight: Tensor, bias: Tensor, units: Tensor) -> Tensor:
-    """The loss of a linear output layer, summed over a batch, with gradients for features, weight and bias.
-
-    ``units`` [images, n] are the tags of each image; -1 is padding, and a repeated tag counts once.
-    """
+    """The loss, summed over a batch, of a linear output layer; ``units`` [images, n] are tags, or -1, of each image."""
     if not torch.is_grad_enabled():  # so that forward computes no gradients
         features, weight, bias = features.detach(), weight.detach(), bias.detach()
     with torch.autocast(features.device.type, enabled=False):  # sums of thousands of terms need full precision
@@ -162,29 +159,23 @@ def _loss(logits: Tensor, positives: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def set_frequency_biases(layer: nn.Module, counts: NDArray[np.int64], pictures: int) -> None:
-    """Set the biases of a new output layer to the logits of the tags' frequencies.
-
-    With biases of 0, most steps would go into learning that nearly all tags are nearly always absent
-    (docs/train-tags.md). A tag without images counts as half an image.
-    """
+    """Set the biases of a new output layer to the logits of the tags' frequencies (docs/train-tags.md)."""
     if not isinstance(layer.bias, Tensor):
         raise ModelError("the output layer has no biases for the frequencies of tags; take another network.")
-    share = (torch.from_numpy(counts).double() + 0.5) / (pictures + 1)
+    share = (torch.from_numpy(counts).double() + 0.5) / (pictures + 1)  # no image counts as half of one
     with torch.no_grad():
         layer.bias.copy_(share.logit())
 
 
 class _Objective(nn.Module):
-    """The loss as a module, whose parameters are the trained weights, for `DistributedDataParallel`.
-
-    Every weight gets a gradient, if only of 0: a process may have no image that can be read.
-    """
+    """The loss as a module, whose parameters are the trained weights, for `DistributedDataParallel`."""
 
     def __init__(self, weights: Iterable[nn.Parameter], loss: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
         self.weights, self.loss = nn.ParameterList(weights), loss
 
     def forward(self, features: Tensor | None, units: Tensor) -> Tensor:
+        # every weight gets a gradient, if only of 0: a process may have no image that can be read
         nothing = sum((weight.flatten()[:0].sum() for weight in self.weights), torch.zeros(()))
         return nothing if features is None else self.loss(features, units) + nothing
 
@@ -227,10 +218,9 @@ class Model:
         return logits_loss(self.output(features.to(next(layer.parameters()).dtype)), units)
 
     def step(self, features: Tensor | None, units: Tensor, *, save: bool = False) -> tuple[float, int, bool]:
-        """Make one SGD step, the same in all processes, on the mean loss of all readable images of the batch.
+        """Make one SGD step on the mean loss of the batch; its summed loss, its images, and whether any asks to save.
 
-        ``features`` are None where no image of this process can be read; ``save`` asks for a checkpoint after the step.
-        Returns the summed loss, the number of readable images, and whether to save, of all processes together.
+        ``features`` are None where no image of this process can be read; step and result are the same in all processes.
         """
         sgd = self.descent.sgd
         sgd.zero_grad()

@@ -15,7 +15,7 @@ from excite.io.files import save_text
 from excite.io.text import for_markdown, markdown_code, templates_of
 from excite.jobs.loop import no_progress
 from excite.models.classifier import network_identity
-from excite.models.folder import FACTS, WEIGHTS, read_saved
+from excite.models.loading import FACTS, WEIGHTS, read_saved
 from excite.tags.dictionary import Dictionary, dictionary_beside
 from excite.tags.statistics import statistics_of
 from excite.training.features import FeatureExtractor, Views, WholeImage, extract_features
@@ -166,15 +166,12 @@ class TagTraining:
     def _extract(
         self, views: Views | WholeImage, count: int, dataset: TagDataset, folder: str, what: str
     ) -> tuple[Tensor, NDArray[np.int64], Failures]:
-        """The features of all readable images, their rows, and the unreadable rows with the reasons.
-
-        The base classifier is used: the layers below the output are the same, and it is smaller to send to workers. The
-        first process computes, the others read the stored features.
-        """
+        """The features of all readable images, their rows, and the unreadable rows with the reasons."""
+        # the base classifier's: the layers below the output are the same, and it is smaller to send to workers
         work = FeatureExtractor(self._new.base, self._new.layer, views, tuple(range(count)), self.images)
         names: list[str] = dataset.names.to_pylist()
         reasons: list[str] = []
-        if not self.processes.first:
+        if not self.processes.first:  # the first process computes, the others read the stored features
             self.processes.wait()
         readable, features = extract_features(
             work, names, self.out / folder, what, reasons, max(1, self.workers), self.progress

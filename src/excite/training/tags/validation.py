@@ -36,10 +36,7 @@ Known = tuple["Tensor", "NDArray[np.int64]"]
 
 
 class Validation:
-    """Held-out images, of which each process reads its share; their features, if only the output is trained, once.
-
-    ``stored`` are the features, if known; the same in all processes.
-    """
+    """Held-out images, of which each process reads its share, unless their features are stored."""
 
     def __init__(self, dataset: TagDataset, model: Model, loader: ImageLoader, stored: Known | None = None) -> None:
         self.dataset, self._model, self._loader = dataset, model, loader
@@ -98,14 +95,11 @@ def _chosen(known: Known, chosen: NDArray[np.bool_]) -> Known:
 
 @dataclass(frozen=True)
 class Precisions:
-    """The average precision of each tag, NaN for a tag of no image, and the number and share of images with the tag.
+    """Of each tag."""
 
-    The share is the average precision of a constant score.
-    """
-
-    counts: NDArray[np.int64]
-    precision: NDArray[np.float64]
-    share: NDArray[np.float64]
+    counts: NDArray[np.int64]  # the number of images with the tag
+    precision: NDArray[np.float64]  # the average precision; NaN for a tag of no image
+    share: NDArray[np.float64]  # of images with the tag: the average precision of a constant score
 
     def means(self) -> dict[str, float | None]:
         """Mean average precision over the tags of at least one image, and that of predicting by frequency."""
@@ -141,16 +135,13 @@ def measure(validation: Validation, model: Model, dictionary: Dictionary, path: 
 
 
 def precisions_of(output: Output, features: Tensor, truths: Sequence[csc_array]) -> list[Precisions]:
-    """The average precision of every tag for several truths [images, tags], as in `excite.metrics.ranking`.
-
-    Some tags at a time; one sort of a tag's scores gives the rank of each image that has it.
-    """
+    """The average precision of every tag for several truths [images, tags], as in `excite.metrics.ranking`."""
     pictures, tags = truths[0].shape
     found = [np.full(tags, np.nan) for _ in truths]
     size = max(1, SCORES // max(1, pictures))
     for start in range(0, tags, size):
         for tag, scores in enumerate(logits_of(output, features, start, min(start + size, tags)), start):
-            ranked = np.sort(scores)
+            ranked = np.sort(scores)  # gives the rank of each image that has the tag
             for truth, each in zip(truths, found, strict=True):
                 own = np.sort(scores[truth.indices[truth.indptr[tag] : truth.indptr[tag + 1]]])
                 if len(own):
