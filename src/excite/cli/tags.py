@@ -336,8 +336,7 @@ def shards_command(
     ] = None,
     rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Images per shard, instead of a size.")] = None,
     urls: Annotated[
-        bool,
-        typer.Option("--urls", help="Fetch images that are named by web addresses: only for a corpus you trust."),
+        bool, typer.Option("--urls", help="Fetch images that are named by web addresses: only for a corpus you trust.")
     ] = False,
     columns: Columns = None,
     as_json: AsJson = False,

@@ -38,12 +38,9 @@ if TYPE_CHECKING:
 Measure = Literal["mean", "max", "range"]
 Region = Literal["all", "largest", "any"]
 
-SHARES = tuple(k / 50 for k in range(50))
-"""Thresholds in multiples of the map's maximum: 0:0.02:0.98."""
-
-V2_OVERLAPS = (0.3, 0.5, 0.7)
-"""The IoUs of a fit: MaxBoxAccV2 is the mean of all three."""
-
+SHARES = tuple(k / 50 for k in range(50))  # thresholds in multiples of the map's maximum: 0:0.02:0.98
+V2_OVERLAPS = (0.3, 0.5, 0.7)  # the IoUs of a fit: MaxBoxAccV2 is the mean of all three
+CANVAS = (224, 224)  # boxes are made on the map at this size, the paper's, whatever the size of the image
 DECIMALS = 10**4
 NOISE = 1e-6  # of a last decimal: what is exactly a half must not become less by arithmetic
 
@@ -271,10 +268,6 @@ def difference(records: Sequence[Entry], reported: Collection[str], one: MethodL
     value, half = float(gaps.mean()), Z * error
     p = paired_test(*(each.tolist() for each in misses))
     return Difference(100 * value, 100 * (value - half), 100 * (value + half), p)
-
-
-CANVAS = (224, 224)
-"""Boxes are made on the map at this size, the paper's, whatever the size of the image."""
 
 
 @dataclass(frozen=True, eq=False)
