@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from excite.jobs import Entry, Executor
     from excite.models import Classifier
 
+    Sizes = Mapping[str, tuple[int, int]]  # of the maps at each layer
+
 By = Literal["pointing", "box"]
 
 METHODS = ("mwp", "c-mwp")
@@ -116,12 +118,7 @@ class LayerReport:
 
 
 def report(
-    records: Iterable[Entry],
-    layers: Mapping[str, tuple[int, int]],
-    *,
-    tolerance: float,
-    by: By = "pointing",
-    seed: int = 0,
+    records: Iterable[Entry], layers: Sizes, *, tolerance: float, by: By = "pointing", seed: int = 0
 ) -> LayerReport:
     """Choose method, layer and alpha on one half of the images, and score them on the other half."""
     halves: tuple[list[Entry], list[Entry]] = ([], [])

@@ -58,17 +58,8 @@ class GroundingRun(ExperimentRun):
 class Grounding:
     """Grounds phrases with several methods, and counts the rank of the right box.
 
-    Classifier, methods, ``skip`` and ``limit`` are as for a `Comparison`, ``trust``, ``side`` and ``hints`` as for a
-    `PhraseMeasurement`.
-
-    Args:
-        dataset: from `excite.datasets.phrase_formats.open_phrases`.
-        layer: at which to read all methods, where possible; None for each method's own layer.
-        proposals: a name of `excite.grounding.proposals.PROPOSERS`, or precomputed ones.
-        cache: a folder in which proposals are kept; None to make them again each time.
-        gamma: the exponent of the area; or those of `GAMMAS` of which one is chosen for each method on held-out images.
-        held_out: the share of the images for that choice, drawn by the ``seed``; the others are reported on.
-        truth: one of `TRUTHS`.
+    The arguments are the options of ``excite bench grounding``; ``gamma`` is the exponent of the area, or those of
+    `GAMMAS` of which one is chosen for each method on the ``held_out`` share of the images.
     """
 
     def __init__(  # noqa: PLR0913 - all but two may be left out

@@ -333,9 +333,7 @@ class Localization(Comparison):
     """Boxes the objects of annotated images with several methods, and counts the boxes that fit.
 
     Without named ``layers``, methods that may be read anywhere are read at the classifier's two best layers, and the
-    better one is chosen on held-out images: the best layer for boxes is not that for points. ``own_shape`` keeps the
-    shape of images instead of squashing them to a square; ``held_out`` is the share of the images on which thresholds
-    are chosen, drawn by the ``seed``. The other arguments are those of a `Comparison`.
+    better one is chosen on held-out images: the best layer for boxes is not that for points.
     """
 
     def __init__(  # noqa: PLR0913 - all but two may be left out
