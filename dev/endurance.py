@@ -7,8 +7,7 @@ import argparse
 
 import torch
 
-from excite.experiments.speed.networks import open_network
-from excite.experiments.speed.timing import memory_now
+from excite.experiments.speed.timing import memory_now, open_network
 from excite.propagation import mwp
 
 EARLY = 100  # images after which all caches are filled

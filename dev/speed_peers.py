@@ -21,10 +21,21 @@ from torch import nn
 
 from excite.cli.console import print_columns, say
 from excite.errors import DataError
-from excite.experiments.speed.networks import NETWORKS, TimedNetwork, open_network
 from excite.experiments.speed.report import about, columns, merged, row, write_tables
 from excite.experiments.speed.run import SECONDS, SpeedBench, candidate, numbers, plain_forward, timed_rows, top_classes
-from excite.experiments.speed.timing import C_MWP, COMPILED, GRADIENT, MWP, Candidate, Case, in_own_process, peak_of
+from excite.experiments.speed.timing import (
+    C_MWP,
+    COMPILED,
+    GRADIENT,
+    MWP,
+    NETWORKS,
+    Candidate,
+    Case,
+    TimedNetwork,
+    in_own_process,
+    open_network,
+    peak_of,
+)
 from excite.models.layers import top_layer
 from excite.models.loading import RANDOM
 from excite.models.sources import torchvision_models

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 from zoo import torchvision_models
 
-from excite.experiments.speed.networks import TimedNetwork
 from excite.experiments.speed.run import plain_forward, top_classes
-from excite.experiments.speed.timing import Rounds
+from excite.experiments.speed.timing import Rounds, TimedNetwork
 from excite.propagation import mwp
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "dev"))

@@ -13,10 +13,22 @@ from torch import nn
 
 from excite.errors import DataError, ModelError
 from excite.experiments.speed import run as speed_run
-from excite.experiments.speed.networks import TimedNetwork, above_layers, figure_layers, open_network, spread
 from excite.experiments.speed.report import FIELDS, columns, headline, merged, speed_figure, write_tables
 from excite.experiments.speed.run import MOST_MAPS, QUICK, REQUIRED, Plan, SpeedBench, SpeedTask
-from excite.experiments.speed.timing import STATUS, Candidate, Case, Rounds, Stopwatch, in_own_process, peak_of
+from excite.experiments.speed.timing import (
+    STATUS,
+    Candidate,
+    Case,
+    Rounds,
+    Stopwatch,
+    TimedNetwork,
+    above_layers,
+    figure_layers,
+    in_own_process,
+    open_network,
+    peak_of,
+    spread,
+)
 from excite.jobs import JsonLinesStore
 
 

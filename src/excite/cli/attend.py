@@ -28,7 +28,9 @@ Examples:
 """
 
 
+@options.grouped
 def command(
+    *,
     photo: Annotated[str, Argument(metavar="PHOTO", help="An image, a folder, or a pattern in quotes.")],
     concepts: Annotated[
         list[str] | None,
@@ -39,10 +41,7 @@ def command(
         ),
     ] = None,
     model: options.Model = DEFAULT_MODEL,
-    weights: options.Weights = None,
-    labels: options.LabelsFile = None,
-    size: options.Size = None,
-    fully_convolutional: options.FullyConvolutional = None,
+    classifiers: options.ClassifierOptions,
     layer: Annotated[
         list[str] | None, Option(help="Where to read the map, may be given several times; see `excite ls layers`.")
     ] = None,
@@ -54,9 +53,7 @@ def command(
         list[str] | None, Option(help='Contrast with this concept: "cat" --against dog. May be given several times.')
     ] = None,
     alpha: Annotated[float, Option(help="The box surrounds what is above this many means of the map.")] = 1.0,
-    workers: options.Workers = None,
-    engine: options.Engine = "local",
-    address: options.Address = None,
+    jobs: options.JobOptions,
     out: Annotated[Path, Option(help="The folder for overlays and results.")] = Path("excite-out"),
     overlays: options.Overlays = True,
     arrays: Annotated[bool, Option("--arrays", help="Also save each map as NPY.")] = False,
@@ -70,9 +67,9 @@ def command(
     from excite.models import Choice
     from excite.readouts.box import checked_alpha
 
-    executor = options.executor_of(workers, engine, address)
+    executor = jobs.executor()
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
-    choice = Choice(model, weights, labels, size, fully_convolutional)
+    choice = Choice(model, **vars(classifiers))
     if method is not None and contrast is not None:
         raise MethodError("--method already says whether to contrast: give either --method or --contrast/--no-contrast")
     name = find_method(method or ("mwp" if contrast is False else "c-mwp")).name
@@ -102,7 +99,9 @@ def _row(found: dict[str, Any]) -> dict[str, str]:
     }
 
 
+@options.grouped
 def boxes_command(
+    *,
     folders: Annotated[
         list[str], Argument(metavar="FOLDER", help="Folders of images; or images, or patterns in quotes.")
     ],
@@ -127,9 +126,7 @@ def boxes_command(
     method: options.Method = None,
     layer: options.Layer = None,
     alpha: Annotated[float | None, Option(help="The box surrounds what is above this many means of the map.")] = None,
-    workers: options.Workers = None,
-    engine: options.Engine = "local",
-    address: options.Address = None,
+    jobs: options.JobOptions,
     out: Annotated[Path, Option(help="The folder for the files; a run that was stopped goes on there.")] = Path(
         "excite-out/boxes"
     ),
@@ -148,7 +145,7 @@ def boxes_command(
 
     if concept and from_folders:
         raise typer.BadParameter("--concepts-from-folders already says what to look for: leave --concept out")
-    executor = options.executor_of(workers, engine, address)
+    executor = jobs.executor()
     find_format(kind)
     how = {
         "method": None if method is None else find_method(method).name,

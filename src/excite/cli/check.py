@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from excite.cli import options
 from excite.cli.console import print_columns, progress, say, say_json, tell_failures
+from excite.cli.options import AnswerOptions, ClassifierOptions, ImageOptions, JobOptions, grouped
 
 if TYPE_CHECKING:
     from excite.experiments.layer_sweep import LayerRow
@@ -29,16 +30,15 @@ Examples:
 """
 
 
+@grouped
 def command(
+    *,
     context: typer.Context,
     model: options.ModelArgument,
     pictures: Annotated[
         list[str] | None, Argument(help="Pictures, folders or patterns; the photographs of scikit-image if none.")
     ] = None,
-    weights: options.Weights = None,
-    labels: options.LabelsFile = None,
-    size: options.Size = None,
-    fully_convolutional: options.FullyConvolutional = None,
+    classifiers: ClassifierOptions,
     method: Annotated[str, Option(help="What is checked: a name of `excite ls methods`.")] = "c-mwp",
     layer: Annotated[str | None, Option(help="Where it is read; where it should be if none.")] = None,
     only: Annotated[
@@ -47,12 +47,9 @@ def command(
     ] = None,
     limit: Annotated[int, Option(min=1, help="Use at most so many images, evenly among those given.")] = 20,
     seed: Annotated[int, Option(help="The same seed draws the same weights, noise and concepts.")] = 0,
-    workers: options.Workers = None,
-    engine: options.Engine = "local",
-    address: options.Address = None,
+    jobs: JobOptions,
     out: Annotated[Path | None, Option(help="The folder for results; excite-out/check-MODEL if none.")] = None,
-    with_page: options.WithPage = True,
-    as_json: options.AsJson = False,
+    answer: AnswerOptions,
 ) -> None:
     """Check, on a few images, whether the maps of a classifier can be relied on, with a report in plain words.
 
@@ -64,15 +61,14 @@ def command(
     from excite.experiments.checks import run
     from excite.experiments.report.figures import check_plots
     from excite.io.files import save_json, save_text
-    from excite.models import Choice
 
-    executor = options.executor_of(workers, engine, address)
-    if with_page:
+    executor = jobs.executor()
+    if answer.with_page:
         check_plots()
     checks = run.chosen_checks(only)
     files = run.pictures_of(pictures or [], limit)
     out = out or Path("excite-out") / f"check-{options.folder_name(model)}"
-    classifier = Choice(model, weights, labels, size, fully_convolutional).load()
+    (classifier,) = classifiers.load([model])
     sanity = run.SanityChecks(classifier, files, method=method, layer=layer, checks=checks, seed=seed)
     report = sanity.report(list(progress(sanity.records(out, executor), len(files))))
     called, rest = shlex.join(["excite", *context.obj]), {"left_out": sanity.unreadable, "failures": sanity.failures}
@@ -80,11 +76,11 @@ def command(
         save_json({**report.to_dict(), "command": called, **rest}, out / "check.json"),
         save_text(run.markdown(report, called), out / "check.md"),
     ]
-    if with_page:
+    if answer.with_page:
         figure = run.write_figure(report, out / "check.png")
         written += [] if figure is None else [figure]
         written.append(run.write_html(report, sanity.facts(), called, out / "index.html"))
-    if as_json:
+    if answer.as_json:
         say_json({**report.to_dict(), **rest})
     else:
         left_out = (f"left out: {place}: {why}" for place, why in sanity.unreadable.items())
@@ -95,13 +91,12 @@ def command(
         raise typer.Exit(1)
 
 
+@grouped
 def layers_command(
+    *,
     model: options.ModelArgument,
     data: options.Data,
-    weights: options.Weights = None,
-    labels: options.LabelsFile = None,
-    size: options.Size = None,
-    fully_convolutional: options.FullyConvolutional = None,
+    classifiers: ClassifierOptions,
     split: options.Split = None,
     layer: Annotated[
         list[str] | None, Option(help="A layer to try, may be given several times; the ends of the blocks if none.")
@@ -109,16 +104,13 @@ def layers_command(
     method: Annotated[
         list[str] | None, Option(help="A method to try, may be given several times; mwp and c-mwp if none.")
     ] = None,
-    limit: options.Limit = None,
-    skip: options.Skip = 0,
+    images: ImageOptions,
     by: Annotated[str, Option(help="Choose by pointing, or by box (data with one main object).")] = "pointing",
     tolerance: Annotated[
         float | None, Option(min=0, help="How many pixels beside a box a point may lie; by the data's custom if none.")
     ] = None,
     seed: Annotated[int, Option(help="How images are shared out to choose on and to measure on.")] = 0,
-    workers: options.Workers = None,
-    engine: options.Engine = "local",
-    address: options.Address = None,
+    jobs: JobOptions,
     out: Annotated[Path | None, Option(help="The folder for results; excite-out/layers-MODEL if none.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -131,15 +123,14 @@ def layers_command(
     from excite.experiments.layer_sweep import METHODS, LayerSweep, checked_measure, layer_figure
     from excite.experiments.report.figures import check_plots
     from excite.io.files import save_json
-    from excite.models import Choice
 
-    executor = options.executor_of(workers, engine, address)
+    executor = jobs.executor()
     check_plots()
     dataset = open_dataset(data, split)
     checked_measure(by, dataset)
     out = out or Path("excite-out") / f"layers-{options.folder_name(model)}"
-    classifier = Choice(model, weights, labels, size, fully_convolutional).load()
-    sweep = LayerSweep(classifier, dataset, layers=layer, methods=method or METHODS, skip=skip, limit=limit)
+    (classifier,) = classifiers.load([model])
+    sweep = LayerSweep(classifier, dataset, layers=layer, methods=method or METHODS, **vars(images))
     records = list(progress(sweep.records(out, executor), len(sweep.tasks)))
     found = sweep.report(records, by=by, tolerance=tolerance, seed=seed)
     figure = layer_figure(found, f"{classifier.name} on {dataset.name} {dataset.split}", out / "layers.png")

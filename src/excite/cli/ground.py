@@ -28,7 +28,9 @@ Examples:
 """
 
 
+@options.grouped
 def command(
+    *,
     photo: Annotated[Path, Argument(metavar="PHOTO", help="An image.")],
     phrases: Annotated[
         list[str] | None,
@@ -36,10 +38,7 @@ def command(
     ] = None,
     phrases_file: Annotated[Path | None, Option("--phrases", metavar="FILE", help="More phrases: one a line.")] = None,
     model: options.Model = DEFAULT_MODEL,
-    weights: options.Weights = None,
-    labels: options.LabelsFile = None,
-    size: options.Size = None,
-    fully_convolutional: options.FullyConvolutional = None,
+    classifiers: options.ClassifierOptions,
     layer: options.Layer = None,
     method: options.Method = None,
     proposals: options.ProposalsFrom = "hierarchy",
@@ -82,13 +81,13 @@ def command(
         "layer": layer,
         "gamma": GAMMA if gamma is None else _checked("--gamma", gamma, MOST_GAMMA),
         "trust": TRUST if trust is None else _checked("--trust", trust, 1),
-        "side": side or size or SIDE,
+        "side": side or classifiers.size or SIDE,
         "hints": hints,
         "most": most,
     }
     picture = read_image(photo)
     found = find_proposer(proposals, cache).of(picture, photo.name, photo)
-    choice = Choice(model, weights, labels, size, fully_convolutional)
+    choice = Choice(model, **vars(classifiers))
     classifier = choice.load()
     grounded = ground(classifier, picture, texts, proposals=found, **how)
     asked = [*asdict(choice).values(), layer, how["method"], proposals, how["gamma"], how["trust"], side, hints, most]

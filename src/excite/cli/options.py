@@ -60,22 +60,6 @@ Hints = Annotated[
         "--hints/--no-hints", help='Whether "left", "red" and such words weigh the map, and the main word counts more.'
     ),
 ]
-Workers = Annotated[
-    int | None,
-    Option(
-        min=1,
-        metavar="N",
-        help="How many processes work at the same time; 1 if none, or with --engine ray one for each CPU.",
-    ),
-]
-Engine = Annotated[str, Option(metavar="local|ray", help="Work on this machine, or on a Ray cluster of many.")]
-Address = Annotated[
-    str | None,
-    Option(
-        metavar="HOST:PORT",
-        help="The Ray cluster: HOST:PORT, ray://HOST:PORT, auto or local; the one that is there if none, or a new one.",
-    ),
-]
 CorpusArgument = Annotated[
     Path, Argument(metavar="CORPUS", help="A Parquet file with the columns image, tags, user; or a folder of such.")
 ]
@@ -99,17 +83,6 @@ def columns_of(given: str | None, *, users_needed: bool = True) -> ColumnNames:
     return ColumnNames(**names, users_needed=users_needed)
 
 
-def executor_of(workers: int | None, engine: str, address: str | None) -> Executor:
-    """The executor, checked before anything heavy is loaded."""
-    from excite.jobs import ENGINES, Executor
-
-    if engine not in ENGINES:
-        raise typer.BadParameter(f"there is no engine {engine!r}: choose {' or '.join(ENGINES)}")
-    if address is not None and engine != "ray":
-        raise typer.BadParameter("--address is that of a Ray cluster: give --engine ray too")
-    return Executor(engine, workers, address)
-
-
 def folder_name(model: str) -> str:
     """A model's name as part of the name of a folder."""
     return re.sub(r"[^\w.-]+", "-", model)
@@ -127,10 +100,7 @@ Layers = Annotated[
     list[str] | None,
     Option("--layer", help="Read all methods here, may be given several times; each where it should be if none."),
 ]
-Limit = Annotated[int | None, Option(min=1, help="Use at most so many images.")]
-Skip = Annotated[int, Option(min=0, help="Leave out so many images first.")]
 Out = Annotated[Path, Option(help="The folder for results; a run that was stopped goes on there.")]
-WithPage = Annotated[bool, Option("--page/--no-page", help="Whether to make a page with figures.")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object.")]
 Fresh = Annotated[
     bool, Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")
@@ -173,28 +143,50 @@ class ClassifierOptions:
 class ImageOptions:
     """Which images are used."""
 
-    limit: Limit = None
-    skip: Skip = 0
+    limit: Annotated[int | None, Option(min=1, help="Use at most so many images.")] = None
+    skip: Annotated[int, Option(min=0, help="Leave out so many images first.")] = 0
 
 
 @dataclass(frozen=True)
 class JobOptions:
     """Where the work is done."""
 
-    workers: Workers = None
-    engine: Engine = "local"
-    address: Address = None
+    workers: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="N",
+            help="How many processes work at the same time; 1 if none, or with --engine ray one for each CPU.",
+        ),
+    ] = None
+    engine: Annotated[str, Option(metavar="local|ray", help="Work on this machine, or on a Ray cluster of many.")] = (
+        "local"
+    )
+    address: Annotated[
+        str | None,
+        Option(
+            metavar="HOST:PORT",
+            help="The Ray cluster: HOST:PORT, ray://HOST:PORT, auto or local; the one that is there if none, or a new "
+            "one.",
+        ),
+    ] = None
 
     def executor(self) -> Executor:
         """The executor, checked before anything heavy is loaded."""
-        return executor_of(self.workers, self.engine, self.address)
+        from excite.jobs import ENGINES, Executor
+
+        if self.engine not in ENGINES:
+            raise typer.BadParameter(f"there is no engine {self.engine!r}: choose {' or '.join(ENGINES)}")
+        if self.address is not None and self.engine != "ray":
+            raise typer.BadParameter("--address is that of a Ray cluster: give --engine ray too")
+        return Executor(self.engine, self.workers, self.address)
 
 
 @dataclass(frozen=True)
 class AnswerOptions:
     """How results are shown."""
 
-    with_page: WithPage = True
+    with_page: Annotated[bool, Option("--page/--no-page", help="Whether to make a page with figures.")] = True
     as_json: AsJson = False
 
 

@@ -28,7 +28,9 @@ REPORTS = Path("excite-out")
 MOST_PIXELS = 89_000_000  # Pillow refuses more by itself, whatever is said here
 
 
+@options.grouped
 def command(
+    *,
     models: Annotated[
         list[str] | None,
         Option(
@@ -38,10 +40,7 @@ def command(
             f"{', '.join(OFFERED)} if none is.",
         ),
     ] = None,
-    weights: options.Weights = None,
-    labels: options.LabelsFile = None,
-    size: options.Size = None,
-    fully_convolutional: options.FullyConvolutional = None,
+    classifiers: options.ClassifierOptions,
     host: Annotated[
         str, Option(help="Where to listen: this machine alone can ask at 127.0.0.1, all can at 0.0.0.0.")
     ] = "127.0.0.1",
@@ -87,7 +86,7 @@ def command(
     from excite.web.server import serve
     from excite.web.service import Limits, Service
 
-    choice = Choice("", weights, labels, size, fully_convolutional)
+    choice = Choice("", **vars(classifiers))
     if choice != Choice("") and len(models or []) != 1:
         raise typer.BadParameter("--weights, --labels, --size and such are those of one classifier: give one --model")
     named: dict[str, Choice] = {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from excite.cli.console import complain, note, print_columns, progress, say, say_json
-from excite.cli.options import Address, Columns, CorpusArgument, Engine, Workers, columns_of, executor_of, gone, group
+from excite.cli.options import Columns, CorpusArgument, JobOptions, columns_of, gone, group, grouped
 from excite.errors import visible
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ Examples:
 
 
 @app.command("clean", epilog=CLEAN_EXAMPLES)
+@grouped
 def clean_command(
+    *,
     corpus: Annotated[
         Path, typer.Argument(metavar="CORPUS", help="Parquet (a file or a folder of parts), CSV, TSV or JSON Lines.")
     ],
@@ -57,9 +59,7 @@ def clean_command(
     plurals: Annotated[bool, typer.Option("--plurals", help="Fold English plurals: cats and cat are one tag.")] = False,
     columns: Columns = None,
     choices: Annotated[bool, typer.Option("--choices", help="Also report what other thresholds would keep.")] = False,
-    workers: Workers = None,
-    engine: Engine = "local",
-    address: Address = None,
+    jobs: JobOptions,
     as_json: AsJson = False,
 ) -> None:
     """Keep the images of a tag corpus that are worth learning from, and take its dictionary.
@@ -79,14 +79,14 @@ def clean_command(
         rules=Rules(min_count, top, min_tags, not keep_alphabetical, not keep_similar, first, overlap, against),
         normaliser=TagNormaliser(plurals=plurals),
         columns=columns_of(columns, users_needed=not keep_similar),
-        workers=executor_of(workers, engine, address),
+        workers=jobs.executor(),
         progress=progress,
         variants=choices,
     )
     report = cleaning.clean()
     report["seconds"] = round(time.monotonic() - started, 1)
     own, largest = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    report["peak_mb"] = (own + (workers or 1) * largest) // 1024  # at most: the peaks of all processes together
+    report["peak_mb"] = (own + (jobs.workers or 1) * largest) // 1024  # at most: the peaks of all processes together
     report["files"] = [str(out), *(str(out.with_suffix(end)) for end in (".tags.csv", ".dropped.parquet"))]
     say_json(report) if as_json else _print_clean(report)
     if not report["tags"]:
@@ -336,8 +336,7 @@ def shards_command(
     ] = None,
     rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Images per shard, instead of a size.")] = None,
     urls: Annotated[
-        bool,
-        typer.Option("--urls", help="Fetch images that are named by web addresses: only for a corpus you trust."),
+        bool, typer.Option("--urls", help="Fetch images that are named by web addresses: only for a corpus you trust.")
     ] = False,
     columns: Columns = None,
     as_json: AsJson = False,

@@ -136,7 +136,9 @@ def _print_files(answer: dict[str, Any]) -> None:
     say(f"next: excite attend PHOTO --model {shlex.quote(str(folder))}", dim=True)
 
 
+@shared.grouped
 def finetune_command(
+    *,
     data: Annotated[Path, typer.Option(help="The folder of images to learn from: VOC, COCO, or with labels only.")],
     out: OutFolder,
     split: Annotated[str, typer.Option(help="Which part of the data.")] = "train",
@@ -156,9 +158,7 @@ def finetune_command(
     ] = False,
     held_out: HeldOut = 0,
     seed: Seed = 0,
-    workers: shared.Workers = None,
-    engine: shared.Engine = "local",
-    address: shared.Address = None,
+    jobs: shared.JobOptions,
     as_json: AsJson = False,
 ) -> None:
     """Train the output layer of a classifier for other categories; all other weights stay as they are.
@@ -172,7 +172,7 @@ def finetune_command(
     from excite.vocabulary import Labels
 
     started = time.monotonic()
-    executor = shared.executor_of(workers, engine, address)
+    executor = jobs.executor()
     chosen = examples = read_examples(data, split)
     if labels is not None and categories is not None:
         raise typer.BadParameter("--labels already says what to learn: leave --categories out")

@@ -85,11 +85,6 @@ class ReadableLayers:
     read at its recommended one; one that cannot be read at all is left out, with the reason. Without names, methods
     that can be read anywhere are read at all ``known`` layers. If no method can be read, or none at a layer that was
     named, that error is raised.
-
-    Attributes:
-        layers: for each method that can be read, its layers.
-        unreadable: why a method cannot be read at a layer, by "method at layer".
-        spatial: whether the network has an output for each position of the image.
     """
 
     def __init__(
@@ -103,8 +98,8 @@ class ReadableLayers:
         self._classifier = classifier
         self._image = Image.new("RGB", BLANK)
         self._refused: dict[MethodLayer, errors.ExciteError] = {}
-        self.spatial = False
-        self.layers: dict[str, tuple[str, ...]] = {}
+        self.spatial = False  # whether the network has an output for each position of the image
+        self.layers: dict[str, tuple[str, ...]] = {}  # of each method that can be read
         for method in methods:
             asked = () if method.name in SAME_EVERYWHERE else dict.fromkeys(named or ())
             readable = self._readable(method, asked) or self._readable(method, self._own_layers(method, known))
@@ -239,33 +234,19 @@ def labels_of(classifier: Classifier) -> Labels:
 
 
 class Experiment:
-    """A classifier and annotated images: the queries on each image.
+    """A classifier and annotated images, from the first ``skip`` on at most ``limit``: the queries on each image.
 
-    Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        dataset: from `excite.datasets.open_dataset`.
-        skip: number of images to leave out first.
-        limit: number of images to use at most; None for all.
-
-    Attributes:
-        tasks: the images with at least one query.
-        concepts: the classifier's concept for each category that occurred; None where it has no word.
-        unknown, difficult, empty: targets left out because the classifier has no word, because all their objects are
-            flagged as difficult, and images without a query.
-        failures: a line for each unreadable image or annotation.
-
-    Raises:
-        ConceptError: the classifier knows no category of these images.
+    A `ConceptError` is raised if the classifier knows no category of these images.
     """
 
     def __init__(self, classifier: Classifier, dataset: Dataset, *, skip: int = 0, limit: int | None = None) -> None:
         self.names = selected(dataset.names, skip, limit)
         self.classifier, self.dataset, self._labels = classifier, dataset, labels_of(classifier)
-        self.concepts: dict[str, Concept | None] = {}
-        self.unknown: Counter[str] = Counter()
-        self.difficult = self.empty = 0
-        self.failures: list[str] = []
-        self.tasks = list(self._tasks())
+        self.concepts: dict[str, Concept | None] = {}  # of each category that occurred; None where there is no word
+        self.unknown: Counter[str] = Counter()  # targets left out because the classifier has no word
+        self.difficult = self.empty = 0  # targets left out as all their objects are difficult; images without a query
+        self.failures: list[str] = []  # a line for each unreadable image or annotation
+        self.tasks = list(self._tasks())  # the images with at least one query
         if not self.tasks:
             raise ConceptError(self._nothing())
 
@@ -322,21 +303,9 @@ class Experiment:
 
 
 class Comparison(Experiment):
-    """Applies several methods to the same objects of annotated images.
+    """Applies several methods to the same objects of annotated images, at ``layers`` as for `ReadableLayers`."""
 
-    The other arguments are those of an `Experiment`.
-
-    Args:
-        methods: names from `excite.METHODS`.
-        layers: layers at which to read all methods, where possible; None for each method's own layer.
-        known: without named layers, read methods that may be read anywhere at all of these.
-
-    Attributes:
-        places: the readable layers of each method, and why some cannot be read.
-        work: computes the record of an image; set by each subclass.
-    """
-
-    work: Work[ImageTask]
+    work: Work[ImageTask]  # computes the record of an image; set by each subclass
 
     def __init__(
         self,
@@ -439,11 +408,6 @@ def left_out_lines(left_out: Mapping[str, Any]) -> list[str]:
         "methods that cannot be read there (rows.json says why)": ", ".join(left_out.get("unreadable", ())),
     }
     return [f"{reason}: {what}" for reason, what in reasons.items() if what]
-
-
-def failures_of(abouts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The failures of several experiments, each once."""
-    return list(dict.fromkeys(failure for about in abouts for failure in about["failures"]))
 
 
 def hash_of(name: str, seed: int) -> str:

@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from excite.jobs import Entry, Executor
     from excite.models import Classifier
 
+    Sizes = Mapping[str, tuple[int, int]]  # of the maps at each layer
+
 By = Literal["pointing", "box"]
 
 METHODS = ("mwp", "c-mwp")
-SQUARE = (256, 256)  # the image whose map sizes are listed
-SIGNIFICANT = 0.05
-LONG_NAME = 11  # letters of a layer that fit side by side
 NO_BOXES = "boxes are measured where each image has one main object, as in ImageNet: choose by pointing here"
 
 
@@ -88,10 +87,8 @@ class LayerReport:
         chosen = f"recommended: {row.layer} with {row.method}, best on {self.chosen_on} targets"
         lines = [f"{chosen}; on {share.total} others, {100 * share.value:.1f} % {what} (95 % interval {low} to {high})"]
         tied, better = self._with("tied"), self._with("better")
-        if tied:
-            lines.append(f"these images cannot tell it from: {tied} (paired test, 5 %)")
-        if better:
-            lines.append(f"on the others, {better} did better than what was chosen: measure on more images")
+        lines += [f"these images cannot tell it from: {tied} (paired test, 5 %)"] if tied else []
+        lines += [f"on the others, {better} did better than what was chosen: measure on more images"] if better else []
         rest = [f"{layer} for {method}" for method, layer in self.best.items() if method != row.method]
         return [*lines, f"chosen likewise: {', '.join(rest)}"] if rest else lines
 
@@ -121,12 +118,7 @@ class LayerReport:
 
 
 def report(
-    records: Iterable[Entry],
-    layers: Mapping[str, tuple[int, int]],
-    *,
-    tolerance: float,
-    by: By = "pointing",
-    seed: int = 0,
+    records: Iterable[Entry], layers: Sizes, *, tolerance: float, by: By = "pointing", seed: int = 0
 ) -> LayerReport:
     """Choose method, layer and alpha on one half of the images, and score them on the other half."""
     halves: tuple[list[Entry], list[Entry]] = ([], [])
@@ -148,16 +140,12 @@ def report(
     rows = []
     for key, maps in measured_on.items():
         alpha, total = alphas[key], len(maps)
-        row = LayerRow(
-            *key,
-            size=layers[key[1]],
-            pointing=Share(sum(_hits(maps, tolerance)), total),
-            box_error=None if alpha is None else Share(total - sum(_fits(maps, alpha)), total),
-            alpha=None if alpha is None else ALPHAS[alpha],
-            mass=sum(found["mass"] for found in maps) / total,
-            standing="recommended" if key == winner else _standing(successes(maps, alpha), chosen),
-        )
-        rows.append(row)
+        hits = Share(sum(_hits(maps, tolerance)), total)
+        error = None if alpha is None else Share(total - sum(_fits(maps, alpha)), total)
+        mass = sum(found["mass"] for found in maps) / total
+        standing = "recommended" if key == winner else _standing(successes(maps, alpha), chosen)
+        threshold = None if alpha is None else ALPHAS[alpha]
+        rows.append(LayerRow(*key, layers[key[1]], hits, error, threshold, mass, standing))
     best = {one: _best({key: hits for key, hits in score.items() if key[0] == one})[1] for one, _ in score}
     return LayerReport(tuple(rows), by, tolerance, len(halves[0]), best)
 
@@ -177,9 +165,8 @@ def _fits(maps: Sequence[Entry], alpha: int) -> list[bool]:
 
 def _best_alpha(maps: Sequence[Entry]) -> int | None:
     """The threshold that fits most objects; of equals the first. None where no boxes were measured."""
-    if "overlaps" not in maps[0]:
-        return None
-    return max(range(len(ALPHAS)), key=lambda alpha: sum(_fits(maps, alpha)))
+    measured = range(len(ALPHAS)) if "overlaps" in maps[0] else ()
+    return max(measured, key=lambda alpha: sum(_fits(maps, alpha)), default=None)
 
 
 def _best(score: Mapping[base.MethodLayer, int]) -> base.MethodLayer:
@@ -188,7 +175,7 @@ def _best(score: Mapping[base.MethodLayer, int]) -> base.MethodLayer:
 
 
 def _standing(one: Sequence[bool], chosen: Sequence[bool]) -> str:
-    if paired_test(one, chosen) >= SIGNIFICANT:
+    if paired_test(one, chosen) >= 0.05:
         return "tied"
     return "better" if sum(one) > sum(chosen) else "worse"
 
@@ -259,7 +246,7 @@ class LayerSweep(base.Experiment):
 
     def _tried(self, layers: Sequence[str] | None) -> dict[str, tuple[int, int]]:
         """The layers, each read once by every method: an error is raised before any work."""
-        picture = Image.new("RGB", SQUARE)
+        picture = Image.new("RGB", base.BLANK)  # whose map sizes are listed
         methods = [find_method(method) for method in self.methods]
         if layers is None:
             inputs = self.classifier.prepared(picture)[None]
@@ -296,9 +283,9 @@ def layer_figure(report: LayerReport, title: str, path: Path) -> Path:
             named = figures.label_of(f"recommended: {rows[at].layer}, {method}")
             axes.scatter([xs[at]], [values[at].value], label=named, **ring)
         ends += [end for value in values for end in (value.low, value.high)]
-    figures.name_layers(axes, list(layers.values()), long=LONG_NAME)
-    measure = "targets hit [%]" if report.by == "pointing" else "boxes that miss the object [%]"
-    axes.set_ylabel(measure, color=figures.INK)
+    figures.name_layers(axes, list(layers.values()), long=11)  # letters that fit side by side
+    hits = report.by == "pointing"
+    axes.set_ylabel("targets hit [%]" if hits else "boxes that miss the object [%]", color=figures.INK)
     axes.set_xlabel("layer, and the size of the map of a square image", color=figures.INK)
     total = f"{report.recommended.pointing.total} targets that no choice was made on; bars: 95 % intervals"
     axes.set_title(figures.label_of(f"{title}\n{total}"), fontsize=10, color=figures.INK, parse_math=False)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from excite.experiments.checks.base import CheckedImage, Measured, Standing
     from excite.metrics.statistics import Mean
-    from excite.vocabulary import Concept
 
 UNLIKE, LIKE = 0.2, 0.5  # rank correlations with the map of a random network
 DIFFERENT, ALIKE = 0.5, 0.9  # rank correlations of the maps of two concepts
@@ -112,19 +111,16 @@ RANDOMISATION = Check(
 
 def between_classes(seen: CheckedImage) -> dict[str, Any]:
     """The rank correlation of the finding's map with those of the second best and of random concepts."""
-    others = [other for other in _others(seen) if other.units != seen.finding.units]
+    order = seen.probabilities.argsort(descending=True).tolist()
+    generator = torch.Generator().manual_seed(seen.seed)
+    drawn = torch.randperm(max(0, len(order) - 2), generator=generator)[:RANDOM_CONCEPTS].tolist()
+    concepts = [seen.concept(unit) for unit in [*order[1:2], *(order[2 + k] for k in drawn)]]
+    others = [other for other in concepts if other.units != seen.finding.units]
     likeness: dict[str, list[float]] = {method: [] for method in seen.layers}
     for other in others:
         for method, found in seen.maps_of(concept=other).items():
             likeness[method].append(seen.likeness(method, found))
     return {"others": [other.name for other in others], "likeness": likeness}
-
-
-def _others(seen: CheckedImage) -> Iterator[Concept]:
-    order = seen.probabilities.argsort(descending=True).tolist()
-    generator = torch.Generator().manual_seed(seen.seed)
-    drawn = torch.randperm(max(0, len(order) - 2), generator=generator)[:RANDOM_CONCEPTS].tolist()
-    yield from (seen.concept(unit) for unit in [*order[1:2], *(order[2 + k] for k in drawn)])
 
 
 def judge_classes(measured: Sequence[Measured], method: str) -> Verdict:
@@ -207,7 +203,9 @@ REMOVAL = Check("removal", "Does the answer fade with what the map calls evidenc
 
 def under_small_changes(seen: CheckedImage) -> dict[str, Any]:
     """The rank correlation of each method's map with that of the noisy, the mirrored and the shifted image."""
-    noisy = seen.maps_of(picture=_noisy(seen.picture, seen.seed))
+    levels = np.asarray(seen.picture, dtype=np.float64)
+    levels = levels + np.random.default_rng(seen.seed).normal(0.0, NOISE, levels.shape)
+    noisy = seen.maps_of(picture=Image.fromarray(levels.round().clip(0, 255).astype(np.uint8)))
     mirrored = seen.maps_of(picture=ImageOps.mirror(seen.picture))
     likeness, moved = {}, {}
     for method, found in seen.maps.items():
@@ -225,12 +223,6 @@ def relative_distance(one: Tensor, other: Tensor) -> float:
     """The L2 distance of another map to the first, relative to the norm of the first."""
     length = float(one.double().norm())
     return float((other.double() - one.double()).norm()) / length if length else 0.0
-
-
-def _noisy(picture: Image.Image, seed: int) -> Image.Image:
-    levels = np.asarray(picture, dtype=np.float64)
-    noise = np.random.default_rng(seed).normal(0.0, NOISE, levels.shape)
-    return Image.fromarray((levels + noise).round().clip(0, 255).astype(np.uint8))
 
 
 def _shifted(seen: CheckedImage) -> dict[str, float]:

@@ -39,7 +39,6 @@ CHECKS: Mapping[str, Check] = {
         *(perturbation.RANDOMISATION, perturbation.CLASSES, perturbation.REMOVAL, perturbation.STABILITY),
     )
 }
-ODD_NAMES = ("utf-8", "surrogateescape")
 AS_MEASURED = 2  # the version of the measurements: older records are measured again
 PEERS = ("mwp", "grad", "grad-cam", "lrp")  # methods for comparison; and a random map in the removal check
 PHOTOGRAPHS = ("chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg")  # inside scikit-image, with free licences
@@ -75,7 +74,7 @@ class CheckMeasurement(Measurement):
 
     def __call__(self, task: Path) -> dict[str, Any]:
         """The record of an image; each has its own random weights and noise."""
-        seed = self.seed + zlib.crc32(task.name.encode(*ODD_NAMES))
+        seed = self.seed + zlib.crc32(task.name.encode("utf-8", "surrogateescape"))
         seen = CheckedImage(self.classifier, self.layers, read_image(task), seed)
         return {
             "image": str(task),

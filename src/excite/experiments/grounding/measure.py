@@ -26,7 +26,7 @@ from excite.methods import find_method
 from excite.metrics.boxes import MATCH, box_iou
 from excite.metrics.ranking import class_precisions, first_match, is_small, phrase_class, recall_at
 from excite.metrics.statistics import Estimate, interval, resampled_means
-from excite.vocabulary import Labels, Reading, read_phrase
+from excite.vocabulary import Labels, read_phrase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,19 +43,11 @@ if TYPE_CHECKING:
 
     Matches = Mapping[str, NDArray[np.bool_]]
 
-TRUTHS = ("union", "any")
-"""The box to match: the one around all that a phrase refers to, or any of its boxes."""
-
-OWN = "proposals"
-"""The ranking by the proposals' own scores, independent of the phrase (the paper's MCG_base)."""
-
-GAMMAS = tuple(step / 20 for step in range(21))
-"""The values tried; one is chosen for each method. The best often lie between the paper's (docs/grounding.md)."""
-
+TRUTHS = ("union", "any")  # the box to match: the one around all that a phrase refers to, or any of its boxes
+OWN = "proposals"  # the ranking by the proposals' own scores, independent of the phrase (the paper's MCG_base)
+GAMMAS = tuple(step / 20 for step in range(21))  # tried; the best often lie between the paper's (docs/grounding.md)
 PAPERS_GAMMAS = (0.0, 0.25, 0.5, 0.75, 1.0)
-RANKS = (1, 5, 10)
-"""The paper's N of R@N."""
-
+RANKS = (1, 5, 10)  # the paper's N of R@N
 CURVE = range(1, 11)
 GROUP_RANK = 5  # of the recall of each group
 MOST_CHOSEN_BY = 10  # ranks: later ones make no difference to the choice
@@ -149,17 +141,13 @@ class PhraseMeasurement(Measurement):
         except ProposalError as error:
             return Proposals(picture.size, np.zeros((0, 4), np.float32), np.zeros(0, np.float32)), str(error)
 
-    def read(self, text: str) -> Reading:
-        """A phrase in the words of the classifier."""
-        return read_phrase(text, self.labels)
-
     def __call__(self, task: PhraseTask) -> dict[str, Any]:
         """The record of an image."""
         picture, phrases = task.read(), task.described.phrases
         seconds = dict.fromkeys(STEPS, 0.0)
         with _timed(seconds, "proposals"):
             proposals, trouble = self.proposed(picture, task)
-        readings = [self.read(phrase.text) for phrase in phrases]
+        readings = [read_phrase(phrase.text, self.labels) for phrase in phrases]
         with _timed(seconds, "scoring"):
             scorer = Scorer(proposals, self.trust)
             own = scorer.ranked(proposals.scores)

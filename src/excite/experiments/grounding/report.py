@@ -20,8 +20,6 @@ from excite.metrics.ranking import phrase_class
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from PIL import Image
-
     from excite.experiments.grounding.measure import GroundingRow, RankingScores
     from excite.experiments.report.examples import Kinds, Strip
     from excite.experiments.report.tables import Lines
@@ -58,7 +56,7 @@ class GroundingReport(Report[GroundingRun]):
         about = self.about
         return {
             "rows": [row.to_dict() for row in self.rows],
-            "groups": self._groups(),
+            "groups": self._groups(_rounded),
             "leads": [lead.to_dict() for run in self.runs for lead in run.leads],
             "gammas": [
                 {"model": row.model, "method": row.method, "gamma": gamma, "mean_recall": round(recall, 2)}
@@ -97,34 +95,22 @@ class GroundingReport(Report[GroundingRun]):
             for model, shares in self._shares().items()
         }
 
-    def _groups(self) -> Lines:
-        """The recall at 5 of each group and their mean, as plain values; none where the data have no groups."""
+    def _groups(self, written: Callable[[float | None], Any], nothing: str = "") -> Lines:
+        """The recall at 5 of each group and their mean; none where the data have no groups."""
+        rows = self.rows if self.first.groups else []
+        recalls = [{group: written(recall) for group, recall in row.recalls.items()} for row in rows]
         return [
-            {
-                "model": row.model,
-                "method": row.method,
-                **{group: None if value is None else round(value, 2) for group, value in row.recalls.items()},
-            }
-            for row in self.rows
-            if self.first.groups
+            {"model": row.model or nothing, "method": row.method, **recall}
+            for row, recall in zip(rows, recalls, strict=True)
         ]
 
     def tables(self) -> list[tuple[str, Lines]]:
         """The recalls over all phrases and over small instances, and of each group; the paper's, of the same data."""
         small = [(row, row.small) for row in self.rows if row.small is not None]
-        groups = [
-            {
-                "model": row.model or NOTHING,
-                "method": row.method,
-                **{group: shown(value) for group, value in row.recalls.items()},
-            }
-            for row in self.rows
-            if self.first.groups
-        ]
         titled = {
             "": [_columns(row, row.all) for row in self.rows],
             "small instances, below a quarter of the image": [_columns(row, scores) for row, scores in small],
-            GROUP_TITLE: groups,
+            GROUP_TITLE: self._groups(shown, NOTHING),
             **(PAPERS_TABLES if self.first.dataset_name == GROUNDED_DATA else {}),
         }
         return [(title, lines) for title, lines in titled.items() if lines]
@@ -165,7 +151,7 @@ class GroundingReport(Report[GroundingRun]):
             for row in self.rows
             for number, recall in zip(CURVE, row.all.curve, strict=True)
         ]
-        groups = {"groups.csv": self._groups()} if self.first.groups else {}
+        groups = {"groups.csv": self._groups(_rounded)} if self.first.groups else {}
         return {"rows.csv": [tables.flat(row.to_dict()) for row in self.rows], **groups, "curves.csv": curves}
 
     def markdown(self) -> list[str]:
@@ -289,6 +275,10 @@ def _columns(row: GroundingRow, scores: RankingScores) -> dict[str, str]:
     }
 
 
+def _rounded(recall: float | None) -> float | None:
+    return None if recall is None else round(recall, 2)
+
+
 def _called(method: str) -> str:
     return OWN_NAME if method == OWN else method
 
@@ -360,16 +350,11 @@ class PhraseCases(Cases[PhraseExample]):
         firsts = [f"{found['method']}: {rank}" for found, rank in zip(example.maps, ranks, strict=True)]
         within = [f"in: {sentence}"] if sentence and sentence != text else []
         left_out = f" Skipped: {', '.join(skipped)}." if skipped else ""
+        grounded, phrase = run.show(example.image, example.number, example.maps[0]["method"], example.gamma, BOXES)
+        boxes = [union(phrase.boxes)] if run.about["protocol"]["truth"] == "union" else phrase.boxes
         yield Panel(
-            self._drawn(run, example),
+            grounded.figure(true_boxes=boxes, width=WIDTH),
             f"the first boxes for {text} with the right one dashed, and the maps of its words",
             f"\N{LEFT DOUBLE QUOTATION MARK}{text}\N{RIGHT DOUBLE QUOTATION MARK}",
             (*within, f"{about}. First right box: {', '.join(firsts)}.{left_out}"),
         )
-
-    def _drawn(self, run: GroundingRun, example: PhraseExample) -> Image.Image:
-        method = example.maps[0]["method"]
-        grounded, phrase = run.show(example.image, example.number, method, example.gamma, BOXES)
-        boxes = [union(phrase.boxes)] if run.about["protocol"]["truth"] == "union" else phrase.boxes
-        drawn: Image.Image = grounded.figure(true_boxes=boxes, width=WIDTH)
-        return drawn

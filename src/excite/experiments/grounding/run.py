@@ -25,6 +25,7 @@ from excite.images import PICTURE_SUFFIXES, read_image
 from excite.methods import find_method
 from excite.metrics.ranking import first_match
 from excite.models import Preprocess
+from excite.vocabulary import read_phrase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,10 +36,7 @@ if TYPE_CHECKING:
     from excite.jobs import Entry, Executor
     from excite.models import Classifier
 
-
-MAIN = ("excite", "c-mwp", "mwp")
-"""The method that others are compared with is the first of these that is there."""
-
+MAIN = ("excite", "c-mwp", "mwp")  # others are compared with the first of these that is there
 MOST_WORDS = 20
 FIELDS = ("image", "size", "proposals", "trouble", "seconds", "own_scores", "phrases")
 FORM = '{"image": ..., "phrase": ..., "boxes": [[x0, y0, x1, y1], ...], "scores": [...]}'
@@ -60,17 +58,8 @@ class GroundingRun(ExperimentRun):
 class Grounding:
     """Grounds phrases with several methods, and counts the rank of the right box.
 
-    Classifier, methods, ``skip`` and ``limit`` are as for a `Comparison`, ``trust``, ``side`` and ``hints`` as for a
-    `PhraseMeasurement`.
-
-    Args:
-        dataset: from `excite.datasets.phrase_formats.open_phrases`.
-        layer: at which to read all methods, where possible; None for each method's own layer.
-        proposals: a name of `excite.grounding.proposals.PROPOSERS`, or precomputed ones.
-        cache: a folder in which proposals are kept; None to make them again each time.
-        gamma: the exponent of the area; or those of `GAMMAS` of which one is chosen for each method on held-out images.
-        held_out: the share of the images for that choice, drawn by the ``seed``; the others are reported on.
-        truth: one of `TRUTHS`.
+    The arguments are the options of ``excite bench grounding``; ``gamma`` is the exponent of the area, or those of
+    `GAMMAS` of which one is chosen for each method on the ``held_out`` share of the images.
     """
 
     def __init__(  # noqa: PLR0913 - all but two may be left out
@@ -213,7 +202,7 @@ class Grounding:
         work, task = self.work, next(task for task in self.tasks if task.name == image)
         picture, phrase = read_image(task.described.path), task.described.phrases[number]
         session = work.open_session(picture, [method])
-        (found,) = session.phrase_maps(find_method(method), [work.read(phrase.text)], hints=work.hints)
+        (found,) = session.phrase_maps(find_method(method), [read_phrase(phrase.text, work.labels)], hints=work.hints)
         proposals, _ = work.proposed(picture, task)
         return Grounded(phrase.text, rank(Scorer(proposals, work.trust), found, gamma, most), found), phrase
 

@@ -26,10 +26,9 @@ from excite.readouts.overlay import overlay
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from excite.attention import AttentionMap
     from excite.datasets import Box
     from excite.experiments.localization.run import Difference, LocalizationRow
-    from excite.experiments.report.examples import Kinds, Rating, Strip
+    from excite.experiments.report.examples import Kinds, Maps, Rating, Strip
     from excite.experiments.report.tables import Lines
     from excite.jobs import Entry
 
@@ -37,15 +36,10 @@ if TYPE_CHECKING:
 
 MAIN = ("extent", "mwp")
 ALPHA, TIMES = "\N{GREEK SMALL LETTER ALPHA}", "\N{MULTIPLICATION SIGN}"
+# The level of a rule's threshold, the pixels that it boxes, and both together
 LEVELS = {"mean": f"{ALPHA} {TIMES} mean", "max": f"t {TIMES} max", "range": f"t {TIMES} range"}
-"""The level of a rule's threshold."""
-
 PIECES = {"all": "around all", "largest": "largest piece", "any": "best piece"}
-"""The pixels that a rule boxes."""
-
 WAYS = {name: f"{LEVELS[rule.of]}, {PIECES[rule.region]}" for name, rule in RULES.items()}
-"""Both together, for each rule."""
-
 CURVES = {"paper": f"{ALPHA}, in means of the map", "max": "t, in maxima of the map"}
 ACROSS, SMALL = 5, (1.9, 1.75)  # small panels side by side, at most, and the inches of each
 MANNERS = ("fits", "too small", "too large", "elsewhere", "no box")
@@ -367,9 +361,7 @@ class BoxCases(MapCases[BoxExample]):
         name = run.about["concepts"].get(example.category, example.category)
         return name, f"{example.image}, {100 * example.share:.0f} % of the image"
 
-    def drawn(
-        self, _run: LocalizationRun, example: BoxExample, picture: Image.Image, maps: Sequence[AttentionMap]
-    ) -> list[Image.Image]:
+    def drawn(self, _run: Any, example: BoxExample, picture: Image.Image, maps: Maps) -> list[Image.Image]:
         """True boxes dashed, the found box solid; at the width of the page, so that lines look the same everywhere."""
         scale = WIDTH / picture.width
         photograph = picture.resize((WIDTH, max(1, round(scale * picture.height))), Image.Resampling.LANCZOS)

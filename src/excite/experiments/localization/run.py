@@ -38,12 +38,9 @@ if TYPE_CHECKING:
 Measure = Literal["mean", "max", "range"]
 Region = Literal["all", "largest", "any"]
 
-SHARES = tuple(k / 50 for k in range(50))
-"""Thresholds in multiples of the map's maximum: 0:0.02:0.98."""
-
-V2_OVERLAPS = (0.3, 0.5, 0.7)
-"""The IoUs of a fit: MaxBoxAccV2 is the mean of all three."""
-
+SHARES = tuple(k / 50 for k in range(50))  # thresholds in multiples of the map's maximum: 0:0.02:0.98
+V2_OVERLAPS = (0.3, 0.5, 0.7)  # the IoUs of a fit: MaxBoxAccV2 is the mean of all three
+CANVAS = (224, 224)  # boxes are made on the map at this size, the paper's, whatever the size of the image
 DECIMALS = 10**4
 NOISE = 1e-6  # of a last decimal: what is exactly a half must not become less by arithmetic
 
@@ -273,10 +270,6 @@ def difference(records: Sequence[Entry], reported: Collection[str], one: MethodL
     return Difference(100 * value, 100 * (value - half), 100 * (value + half), p)
 
 
-CANVAS = (224, 224)
-"""Boxes are made on the map at this size, the paper's, whatever the size of the image."""
-
-
 @dataclass(frozen=True, eq=False)
 class BoxMeasurement(Measurement):
     """Computes the record of an image: the boxes of each map and their IoU with the truth."""
@@ -340,9 +333,7 @@ class Localization(Comparison):
     """Boxes the objects of annotated images with several methods, and counts the boxes that fit.
 
     Without named ``layers``, methods that may be read anywhere are read at the classifier's two best layers, and the
-    better one is chosen on held-out images: the best layer for boxes is not that for points. ``own_shape`` keeps the
-    shape of images instead of squashing them to a square; ``held_out`` is the share of the images on which thresholds
-    are chosen, drawn by the ``seed``. The other arguments are those of a `Comparison`.
+    better one is chosen on held-out images: the best layer for boxes is not that for points.
     """
 
     def __init__(  # noqa: PLR0913 - all but two may be left out

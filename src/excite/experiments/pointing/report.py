@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from excite.attention import AttentionMap
     from excite.experiments.pointing.run import Difference, PointingRow, Score
-    from excite.experiments.report.examples import Kinds, Strip
+    from excite.experiments.report.examples import Kinds, Maps, Strip
     from excite.experiments.report.tables import Lines
     from excite.jobs import Entry
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 INTERVALS = f"with 95 % intervals from {RESAMPLES} resamples of the images"
 MAIN = ("excite", "c-mwp")
 SMALL = 0.25  # of the image, as in the Difficult subset
-LONG_NAME = 8  # letters of a layer that fit side by side
 SUBSETS: dict[str, Callable[[PointingRow], Score | None]] = {
     "All": lambda row: row.all,
     "Difficult": lambda row: row.difficult,
@@ -253,7 +251,7 @@ class PointingReport(Report[PointingRun]):
                 figures.line(axes, xs, values, each[0].method, k)
                 scores += values
             axes.set_title(name, fontsize=10, color=figures.INK)
-            figures.name_layers(axes, layers, long=LONG_NAME)
+            figures.name_layers(axes, layers, long=8)  # letters that fit side by side
             axes.set_xlabel("layer", color=figures.INK)
             figures.style_axes(axes)
         panels[0].set_ylabel("mean accuracy [%]", color=figures.INK)
@@ -302,9 +300,7 @@ class PointingCases(MapCases[Example]):
         """The category, and the share of the image that its objects cover."""
         return example.category, f"{example.image}, {100 * example.share:.1f} % of the image"
 
-    def drawn(
-        self, run: PointingRun, example: Example, picture: Image.Image, maps: Sequence[AttentionMap]
-    ) -> list[Image.Image]:
+    def drawn(self, run: PointingRun, example: Example, picture: Image.Image, maps: Maps) -> list[Image.Image]:
         """The photograph and each method's map over it, with the objects outlined and the points marked."""
         lines = outline(run.target(example.image, example.category).instances, example.size)
         points = [None if found["point"] is None else (found["point"][0], found["point"][1]) for found in example.maps]

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from excite.experiments.report.figures import AnyRow
     from excite.jobs import Entry
 
+    Maps = Sequence[AttentionMap]
+
 EXAMPLES = 12  # on a page
 MOST_MAPS = 10  # for each example
 WIDTH = 320  # pixels of an image: with as many as there may be, a page stays below 5 MB
-WIDE, THIN, DASH = 3, 1, 9
-"""Pixels of the lines of boxes: width, the dark edges of a solid one, and the pieces of a dashed one."""
+WIDE, THIN, DASH = 3, 1, 9  # pixels of a box's lines: width, dark edges of a solid one, pieces of a dashed one
 
 Outline = tuple[Image.Image, Image.Image]  # stencils of its dark and its light line
 
@@ -116,9 +117,7 @@ class MapCases(Cases[AnyExample]):
     """Cases that are shown as the photograph with outlines and the map of each method."""
 
     @abstractmethod
-    def drawn(
-        self, run: Any, example: AnyExample, picture: Image.Image, maps: Sequence[AttentionMap]
-    ) -> list[Image.Image]:
+    def drawn(self, run: Any, example: AnyExample, picture: Image.Image, maps: Maps) -> list[Image.Image]:
         """The photograph, and the map of each method over it."""
 
     @abstractmethod
@@ -213,7 +212,15 @@ def dashed(image: Image.Image, boxes: Sequence[Box]) -> Image.Image:
     """A copy of the image with boxes whose lines are light and dark in turns."""
     drawn = image.convert("RGB").copy()
     for box in boxes:
-        for k, pixels in enumerate(_dashes(box, image.size)):
+        x0, y0, x1, y1 = _inside(box, image.size)  # of a box beyond the image's edge, along that edge
+        across, down = range(x0, x1, DASH), range(y0, y1, DASH)
+        pieces = [  # once around
+            *((x, y0, min(x + DASH, x1), y0 + WIDE) for x in across),
+            *((x1 - WIDE, y, x1, min(y + DASH, y1)) for y in down),
+            *((x, y1 - WIDE, min(x + DASH, x1), y1) for x in reversed(across)),
+            *((x0, y, x0 + WIDE, min(y + DASH, y1)) for y in reversed(down)),
+        ]
+        for k, pixels in enumerate(pieces):
             drawn.paste(DARK if k % 2 else LIGHT, pixels)
     return drawn
 
@@ -225,8 +232,7 @@ def framed(image: Image.Image, box: Box) -> Image.Image:
     draw = ImageDraw.Draw(drawn)
     for inset, width, colour in ((0, WIDE + 2 * THIN, DARK), (THIN, WIDE, LIGHT)):
         if x1 - x0 > 2 * inset and y1 - y0 > 2 * inset:
-            edges = x0 + inset, y0 + inset, x1 - 1 - inset, y1 - 1 - inset
-            draw.rectangle(edges, outline=colour, width=width)
+            draw.rectangle((x0 + inset, y0 + inset, x1 - 1 - inset, y1 - 1 - inset), outline=colour, width=width)
     return drawn
 
 
@@ -235,13 +241,3 @@ def _inside(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
     x0, y0 = (max(0, math.floor(side)) for side in box[:2])
     x1, y1 = (min(most, math.ceil(side)) for side, most in zip(box[2:], size, strict=True))
     return x0, y0, x1, y1
-
-
-def _dashes(box: Box, size: tuple[int, int]) -> Iterator[tuple[int, int, int, int]]:
-    """Pieces of the line just inside a box, once around it; of a box beyond the image's edge, along that edge."""
-    x0, y0, x1, y1 = _inside(box, size)
-    across, down = range(x0, x1, DASH), range(y0, y1, DASH)
-    yield from ((x, y0, min(x + DASH, x1), y0 + WIDE) for x in across)
-    yield from ((x1 - WIDE, y, x1, min(y + DASH, y1)) for y in down)
-    yield from ((x, y1 - WIDE, min(x + DASH, x1), y1) for x in reversed(across))
-    yield from ((x0, y, x0 + WIDE, min(y + DASH, y1)) for y in reversed(down))

@@ -12,7 +12,7 @@ from PIL import Image
 
 from excite.errors import visible
 from excite.experiments import published
-from excite.experiments.base import ExperimentRun, failures_of, left_out_lines
+from excite.experiments.base import ExperimentRun, left_out_lines
 from excite.experiments.report.figures import FAINT, INK, check_plots
 from excite.experiments.report.tables import csv_table, text_table
 from excite.io.files import save_json, save_text
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from excite.experiments.report.tables import Lines
 
 AnyRun = TypeVar("AnyRun", bound=ExperimentRun)
-
-LEAST_SCALE = 0.8  # a figure is not shrunk further, so that its text stays legible
-QUALITY = 80  # of the JPEGs
 
 
 class Report(ABC, Generic[AnyRun]):
@@ -78,8 +75,8 @@ class Report(ABC, Generic[AnyRun]):
         return left_out_lines(run.about["left_out"])
 
     def failures(self) -> list[str]:
-        """A line for each unreadable image or annotation."""
-        return failures_of(run.about for run in self.runs)
+        """A line for each unreadable image or annotation, each once."""
+        return list(dict.fromkeys(failure for run in self.runs for failure in run.about["failures"]))
 
     def per_network(self, *keys: str) -> dict[str, dict[str, Any]]:
         """For each key of the runs' facts its value for each network."""
@@ -126,7 +123,7 @@ def shown_jpeg(image: Image.Image, width: int) -> tuple[int, int, str]:
     shown = image.convert("RGB")
     if shown.width > width:
         shown = shown.resize((width, max(1, round(shown.height * width / shown.width))), Image.Resampling.LANCZOS)
-    return *shown.size, data_address("image/jpeg", jpeg(shown, QUALITY))
+    return *shown.size, data_address("image/jpeg", jpeg(shown, 80))
 
 
 def svg(figure: Any, alt: str) -> Markup:
@@ -143,6 +140,6 @@ def svg(figure: Any, alt: str) -> Markup:
     text = text.replace(INK.lower(), "currentColor").replace(FAINT.lower(), "var(--line)")
     unused = {name for name in re.findall(r' id="([^"]+)"', text) if f"#{name}" not in text}
     text = re.sub(r' id="([^"]+)"', lambda found: "" if found[1] in unused else found[0], text)
-    style = f"min-width: {figure.get_figwidth() * 72 * LEAST_SCALE:.0f}pt"
+    style = f"min-width: {figure.get_figwidth() * 72 * 0.8:.0f}pt"  # so that its text stays legible
     named = f'<svg role="img" aria-label="{for_html(alt)}" style="{style}" '
     return Markup(text.replace("<svg ", named, 1).strip())  # noqa: S704 - matplotlib has escaped the labels

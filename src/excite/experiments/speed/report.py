@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from excite.experiments.speed.networks import TimedNetwork
-    from excite.experiments.speed.timing import Rounds, Timing
+    from excite.experiments.speed.timing import Rounds, TimedNetwork, Timing
 
 TableRow = dict[str, Any]
 

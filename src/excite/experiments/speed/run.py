@@ -16,9 +16,8 @@ from excite import export as exporting
 from excite import propagation
 from excite.errors import DataError
 from excite.experiments.speed import timing
-from excite.experiments.speed.networks import NETWORKS, above_layers, figure_layers, open_network
 from excite.experiments.speed.report import group_rows, row
-from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Candidate, Case
+from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Candidate, Case, open_network
 from excite.export.compiled import Compiled
 from excite.io.cache import fingerprint
 from excite.models import Choice, wrap
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.experiments.speed.networks import TimedNetwork
     from excite.experiments.speed.report import TableRow
+    from excite.experiments.speed.timing import TimedNetwork
     from excite.jobs import Entry, ResultStore
 
 FEW = 5  # concepts timed together with the headline
@@ -40,7 +39,6 @@ MOST_PICTURES = 8  # at once, for memory, which is proportional to the batch
 SECONDS, QUICK_SECONDS = 20.0, 2.0  # for the rounds of one group
 QUICK: dict[str, Any] = {"batches": (1,), "concepts": (1, 5), "all_layers": False, "memory": False}
 REQUIRED = ("rows",)
-OWN_FILES = ("timing", "networks", "run")
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class SpeedTask:
 class Plan:
     """The measurements of a run; see ``excite bench speed --help``."""
 
-    models: tuple[str, ...] = NETWORKS
+    models: tuple[str, ...] = timing.NETWORKS
     batches: tuple[int, ...] = (1, 8, 32)
     concepts: tuple[int, ...] = (1, 5, 20, 80)
     all_layers: bool = True
@@ -162,7 +160,7 @@ def candidates(task: SpeedTask, network: TimedNetwork) -> list[Candidate]:
     end at each layer; the default layer is in the headline.
     """
     if task.kind == "layers":
-        layers = [layer for layer in figure_layers(network) if layer != network.layer]
+        layers = [layer for layer in timing.figure_layers(network) if layer != network.layer]
         return [candidate(network, method, layer=layer) for layer in layers for method in (MWP, C_MWP)]
     if task.kind == "compiled":
         return [candidate(network, way, concepts=number) for number in task.concepts for way in (C_MWP, COMPILED)]
@@ -190,7 +188,7 @@ class SpeedBench:
         """A digest of torch's version and of the code on which times depend."""
         own = Path(__file__).parent
         parts = [Path(str(part.__file__)).parent for part in (propagation, exporting)]
-        code = [*(file for part in parts for file in part.rglob("*.py")), *(own / f"{name}.py" for name in OWN_FILES)]
+        code = [*(file for part in parts for file in part.rglob("*.py")), own / "run.py", own / "timing.py"]
         return fingerprint(version("torch"), *(path.read_bytes() for path in sorted(code)), digits=12)
 
     @property
@@ -250,7 +248,9 @@ def timed_rows(
     rounds.run(candidates, seconds)
     rows = group_rows(rounds, network, group, batch)
     maps = [each for each in rows if each["method"] in {MWP, C_MWP}]
-    above = above_layers(network.module, network.batch(1), list({each["layer"]: None for each in maps}), stopwatch)
+    above = timing.above_layers(
+        network.module, network.batch(1), list({each["layer"]: None for each in maps}), stopwatch
+    )
     for each in maps:
         arithmetic, spent = above[each["layer"]]
         each |= {"limit": round(1 + 2 * arithmetic, 4), "above": round(arithmetic, 4), "above_time": round(spent, 4)}

@@ -1,4 +1,4 @@
-"""``excite bench pointing | localization | grounding``: the paper's experiments, on any classifier and data set."""
+"""``excite bench``: the paper's experiments on any classifier and data, and the cost of a map in time and memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from excite.cli import options
 from excite.cli.console import print_columns, progress, say, say_json, tell_failures
-from excite.cli.options import MODEL_HELP, AnswerOptions, ClassifierOptions, ImageOptions, JobOptions, grouped
+from excite.cli.options import MODEL_HELP, AnswerOptions, ClassifierOptions, ImageOptions, JobOptions, gone, grouped
 from excite.experiments import GROUNDING_METHODS, HELD_OUT, LOCALIZATION_METHODS, POINTING_METHODS
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from excite.experiments.report.page import Report
     from excite.jobs import Entry, Executor
 
+app = options.group("Measure the engine itself, and how well its maps point and box.")
 POINTING_EXAMPLES = """\b
 Examples:
   excite bench pointing --data VOCdevkit/VOC2007 --split val --model head --limit 200
@@ -43,9 +44,18 @@ Examples:
   excite bench grounding --data refcoco --gamma 0.5 --proposals edge-boxes
   excite bench grounding --data flickr30k --proposals MCG --trust 0 --no-hints --results CCA=cca.jsonl
 """
+SPEED_EXAMPLES = """\b
+Examples:
+  excite bench speed --quick                           the headline, in about one minute
+  excite bench speed                                   everything, in about 20 minutes; goes on where it was stopped
+  excite bench speed --model resnet50.safetensors --batches 1 --layers default --json
+  excite bench speed --model torchvision:vgg16 --seconds 60 --threads 1
+"""
 SEARCH, PAPER = "search", "paper"
+LAYERS = ("all", "default")
 
 
+@app.command("pointing", epilog=POINTING_EXAMPLES)
 @grouped
 def pointing(
     *,
@@ -59,8 +69,7 @@ def pointing(
     difficult: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="The Difficult subset as a list of images and categories; by the paper's rule if none.",
+            metavar="FILE", help="The Difficult subset as a list of images and categories; by the paper's rule if none."
         ),
     ] = None,
     protocol: Annotated[str, typer.Option(help="Whose conventions: authors or torchray.")] = "authors",
@@ -92,6 +101,7 @@ def pointing(
     _tell(PointingReport([game.run(_records(game, out, executor)) for game in games]), context, out, answer)
 
 
+@app.command("localization", epilog=LOCALIZATION_EXAMPLES)
 @grouped
 def localization(
     *,
@@ -132,6 +142,7 @@ def localization(
     _tell(LocalizationReport([boxing.run(_records(boxing, out, executor)) for boxing in boxings]), context, out, answer)
 
 
+@app.command("grounding", epilog=GROUNDING_EXAMPLES)
 @grouped
 def grounding(
     *,
@@ -142,8 +153,7 @@ def grounding(
     ],
     split: options.Split = None,
     model: Annotated[
-        list[str] | None,
-        typer.Option("--model", help=f"{MODEL_HELP} May be given several times. words if none."),
+        list[str] | None, typer.Option("--model", help=f"{MODEL_HELP} May be given several times. words if none.")
     ] = None,
     classifiers: ClassifierOptions,
     methods: options.Methods = GROUNDING_METHODS,
@@ -174,8 +184,7 @@ def grounding(
         typer.Option(min=0, max=1, help="How much the proposals' own order counts; 0 as in the paper, ours if none."),
     ] = None,
     side: Annotated[
-        int | None,
-        typer.Option(min=1, help="The shorter side of images as the classifier sees them; 300, or --size."),
+        int | None, typer.Option(min=1, help="The shorter side of images as the classifier sees them; 300, or --size.")
     ] = None,
     hints: options.Hints = True,
     results: Annotated[
@@ -228,6 +237,87 @@ def grounding(
         asked = progress(asking.records(out, chosen, executor), len(asking.reported))
         runs.append(asking.run(chosen, list(asked), others))
     _tell(GroundingReport(runs), context, out, answer)
+
+
+@app.command("speed", epilog=SPEED_EXAMPLES)
+def speed(
+    model: Annotated[list[str] | None, typer.Option(help=f"{MODEL_HELP} May be given several times.")] = None,
+    batches: Annotated[str | None, typer.Option(help="How many images at once; 1,8,32 if none.")] = None,
+    concepts: Annotated[str | None, typer.Option(help="How many concepts an image; 1,5,20,80 if none.")] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="`all`: the cost at each layer, too (the paper's figure); or `default`.")
+    ] = None,
+    peers: Annotated[bool, typer.Option("--peers/--no-peers", hidden=True)] = False,
+    memory: Annotated[bool | None, typer.Option("--memory/--no-memory", help="Peak memory, too.")] = None,
+    compiled: Annotated[
+        bool | None,
+        typer.Option("--compiled/--no-compiled", help="Maps by onnxruntime (excite.compile), too; not if not asked."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The headline only: all of the above at its least.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="How many threads; torch's own choice if none.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="How long a group of methods may take turns; 20 if none.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where the networks run: cpu, cuda, cuda:1.")] = "cpu",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what was measured before.")] = False,
+    out: Annotated[Path, typer.Option(help="The folder for results; a run that was stopped goes on there.")] = Path(
+        "excite-out/speed"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each row.")] = False,
+) -> None:
+    """How long does a map take, and how much memory, beside the plain forward pass and the gradient?
+
+    Everything that is compared takes turns in one process. Each time is divided by the plain forward pass of the same
+    round; the tables give the median of the rounds with its 95 % interval.
+    """
+    import torch
+
+    from excite.errors import DataError
+    from excite.experiments.report.figures import check_plots
+    from excite.experiments.speed import report, run
+    from excite.jobs import open_results
+    from excite.models import find_card
+
+    check_plots()
+    if peers:
+        raise DataError("other packages are timed by a tool of the repository: run `python dev/speed_peers.py` there")
+    if layers not in {None, *LAYERS}:
+        raise DataError(f"--layers {layers}: give one of {', '.join(LAYERS)}")
+    asked = {
+        "models": None if model is None else tuple(model),
+        "batches": None if batches is None else run.numbers(batches, "--batches"),
+        "concepts": None if concepts is None else run.numbers(concepts, "--concepts"),
+        "all_layers": None if layers is None else layers == "all",
+        "memory": memory,
+        "compiled": compiled,
+    }
+    plan = run.Plan(
+        **{**(run.QUICK if quick else {}), **{name: value for name, value in asked.items() if value is not None}}
+    )
+    for name in plan.models:
+        find_card(name)  # a wrong name is an error before anything is measured
+    budget = (run.QUICK_SECONDS if quick else run.SECONDS) if seconds is None else seconds
+    bench = run.SpeedBench(budget, threads or torch.get_num_threads(), run.checked_device(device))
+    tasks = list(plan.tasks())
+    entries = bench.entries(tasks, open_results(out / "speed.jsonl", run.REQUIRED), fresh=fresh)
+    rows = report.merged(row for entry in progress(entries, len(tasks), "groups") for row in entry["rows"])
+    written = report.write_tables(rows, bench.facts, out)
+    figure = report.speed_figure(rows, out / "speed.png")
+    if as_json:
+        for row in rows:
+            say_json(row)
+        return
+    top = report.headline(rows)
+    if top:
+        print_columns(top)
+        say()
+    print_columns([report.columns(row) for row in rows])
+    files = [*written, *([figure] if figure else [])]
+    for line in ("", *report.about(rows, bench.facts), f"written: {', '.join(map(str, files))}"):
+        say(line)
+
+
+gone(app, "conservation", "bench conservation is a tool of the repository now: `python dev/conservation` in a checkout")
 
 
 def _checked(jobs: JobOptions, answer: AnswerOptions, methods: str) -> tuple[Executor, list[str]]:
