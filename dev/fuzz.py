@@ -31,7 +31,7 @@ from hunting import MOST_BYTES, MOST_CPU, MOST_WALL, PACE, Found, Hunt  # noqa: 
 
 from excite.cli.console import progress  # noqa: E402
 from excite.io.files import save_json  # noqa: E402
-from excite.jobs import JsonLinesStore  # noqa: E402
+from excite.jobs import ResultStore  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +104,7 @@ def _tasks(names: list[str], cases: int, *, quick: bool) -> list[Task]:
 def _hunted(names: list[str], given: argparse.Namespace) -> dict[str, Found]:
     """What was found for each reader; what an earlier start of the same code has found is taken over."""
     tasks = _tasks(names, given.cases, quick=given.quick)
-    store = JsonLinesStore(given.out.with_suffix(".jsonl"), ("reader", "found")) if given.out else None
+    store = ResultStore(given.out.with_suffix(".jsonl"), ("reader", "found")) if given.out else None
     sign = _sign()
     done = store.read() if store else {}
     found = {name: Found() for name in names}

@@ -36,7 +36,7 @@ from skimage import data
 
 import excite
 from excite.io.files import save_text
-from excite.jobs import open_results
+from excite.jobs import ResultStore
 from excite.propagation import ExcitationPass, prior
 from excite.propagation.taps import all_finite
 
@@ -53,7 +53,7 @@ Facts = dict[str, Any]
 
 def architectures(store: Path) -> Facts:
     """Worst and median gap over all architectures of a run."""
-    rows = list(open_results(store, FIELDS).read().values())
+    rows = list(ResultStore(store, FIELDS).read().values())
     return {"command": "python dev/conservation --seed 0", "rows": len(rows), **record(rows)}
 
 

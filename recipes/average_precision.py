@@ -9,7 +9,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from excite.jobs import JsonLinesStore
+from excite.jobs import ResultStore
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
 from excite.models import load
@@ -29,7 +29,7 @@ def main() -> None:
 
     classifier = load(options.model)
     examples = read_examples(options.data, options.split).of(classifier.labels)
-    store = JsonLinesStore((options.out or Path(tempfile.mkdtemp())) / "scores.jsonl", required=("picture", "scores"))
+    store = ResultStore((options.out or Path(tempfile.mkdtemp())) / "scores.jsonl", required=("picture", "scores"))
     found = precisions(examples, run(CategoryScorer(classifier), examples.pictures, store, workers=options.workers))
     for category, precision in found.items():
         print(f"{category:20s} {precision:.3f}" if precision is not None else f"{category:20s} nowhere")

@@ -13,7 +13,7 @@ from pathlib import Path
 from safetensors.torch import save
 
 from excite.io.files import atomic_write
-from excite.jobs import Entry, JsonLinesStore
+from excite.jobs import Entry, ResultStore
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
 from excite.models import load
@@ -56,7 +56,7 @@ def main() -> None:
     about = FineTuning("efficientnet-lite0", kept, options.out, sgd=SGD, views=VIEWS, workers=options.workers).train()
     print(f"{about['epochs']} epochs on {about['pictures']} images, training loss {about['loss']:.4f} an image")
     write_head(options.out)
-    store = JsonLinesStore(options.out / "everyday.jsonl", required=("picture", "scores"))
+    store = ResultStore(options.out / "everyday.jsonl", required=("picture", "scores"))
     scored = run(CategoryScorer(load("everyday")), aside.pictures, store, workers=options.workers)
     each = precisions(aside, everyday_scores(scored))
     for category, precision in each.items():

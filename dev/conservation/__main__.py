@@ -23,7 +23,7 @@ from conservation.run import FIELDS, Conservation  # noqa: E402
 from excite.cli.console import print_columns, progress, say, say_json  # noqa: E402
 from excite.errors import ExciteError  # noqa: E402
 from excite.io.files import save_text  # noqa: E402
-from excite.jobs import Executor, open_results  # noqa: E402
+from excite.jobs import Executor, ResultStore  # noqa: E402
 from excite.jobs.loop import run  # noqa: E402
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         listed = [{"source": each.source, "family": each.family, "model": each.name} for each in chosen]
         say_json(listed) if asked.json else print_columns(listed)
         return 0
-    store = open_results(asked.out / "conservation.jsonl", FIELDS)
+    store = ResultStore(asked.out / "conservation.jsonl", FIELDS)
     found = run(Conservation(asked.seed), chosen, store, workers=Executor(workers=asked.workers))
     rows = []
     for row in progress(found, len(chosen), "networks"):

@@ -13,7 +13,7 @@ from fuzzed_tags import ROWS, parquet_of
 from torch import nn
 
 from excite.autolabel.files import open_own_results
-from excite.jobs import open_results
+from excite.jobs import ResultStore
 from excite.jobs.parquet import arrow, save_parquet
 from excite.tags import database
 from excite.tags.cleaning import SurveyStore, survey
@@ -93,7 +93,7 @@ def _ledger_part():
 
 
 def _read_all(folder):
-    book = open_results(folder / "records.jsonl", ("image", "boxes"), parquet=True).read()
+    book = ResultStore(folder / "records.jsonl", ("image", "boxes"), parquet=True).read()
     return [book[key] for key in book]
 
 
@@ -169,9 +169,9 @@ READERS = (
     ),
     Reader(
         "ledger lines",
-        "excite.jobs.open_results",
+        "excite.jobs.ResultStore",
         "records.jsonl",
-        lambda folder: open_results(folder / "records.jsonl", ("image",)).read(),
+        lambda folder: ResultStore(folder / "records.jsonl", ("image",)).read(),
         _ledger_lines,
         "json lines",
         changes=True,
@@ -187,7 +187,7 @@ READERS = (
     ),
     Reader(
         "ledger Parquet",
-        "excite.jobs.open_results",
+        "excite.jobs.ResultStore",
         "records.parquet/part-00000.parquet",
         _read_all,
         _ledger_part,

@@ -25,7 +25,7 @@ import torch  # noqa: E402 - found in the folders above
 
 from excite.cli.console import progress  # noqa: E402
 from excite.io.files import save_json, save_text  # noqa: E402
-from excite.jobs import JsonLinesStore  # noqa: E402
+from excite.jobs import ResultStore  # noqa: E402
 from hunt.functions import hunt_function  # noqa: E402
 from hunt.pairs import Judged, judge, shrunk  # noqa: E402
 from hunt.samples import functions  # noqa: E402
@@ -77,7 +77,7 @@ def _pairs(given: argparse.Namespace) -> int:
 
 def _judged(seeds: Sequence[int], path: Path | None) -> Iterator[Judged]:
     """All pairs; those that the same code has judged before are read."""
-    store = None if path is None else JsonLinesStore(path, ("facts",))
+    store = None if path is None else ResultStore(path, ("facts",))
     done = {} if store is None else store.read()
     sign = _sign()
     for seed in seeds:

@@ -15,7 +15,7 @@ from torch import nn
 from excite.autolabel import batch as module
 from excite.autolabel.batch import AttendQuery, Batch, split_arguments
 from excite.errors import ConceptError, ExciteError, ImageError, LayerError
-from excite.jobs import Executor, JsonLinesStore
+from excite.jobs import Executor, ResultStore
 from excite.models import MODELS, Card, Choice, Preprocess
 from excite.vocabulary import Labels
 
@@ -155,7 +155,7 @@ class TestResuming:
 
     def test_after_a_stop_between_the_files_and_the_line(self, folder, monkeypatch, looks):
         with monkeypatch.context() as patched:
-            patched.setattr(JsonLinesStore, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patched.setattr(ResultStore, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 run(photos_of(folder))
         assert (Path("out") / "0.cat.png").exists()

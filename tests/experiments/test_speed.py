@@ -29,7 +29,7 @@ from excite.experiments.speed.timing import (
     peak_of,
     spread,
 )
-from excite.jobs import JsonLinesStore
+from excite.jobs import ResultStore
 
 
 class Track:
@@ -172,7 +172,7 @@ def bench(tiny):
 
 @pytest.fixture
 def store(tmp_path):
-    return JsonLinesStore(tmp_path / "speed.jsonl", required=REQUIRED)
+    return ResultStore(tmp_path / "speed.jsonl", required=REQUIRED)
 
 
 def rows_of(bench, plan, store, **more):

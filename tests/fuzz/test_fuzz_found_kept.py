@@ -15,7 +15,7 @@ from excite.attention import AttentionMap
 from excite.errors import DataError, ExciteError, ModelError
 from excite.export.formats import check_overwrite
 from excite.io.archives import members, unpack
-from excite.jobs import open_results
+from excite.jobs import ResultStore
 from excite.jobs.parquet import arrow, save_parquet
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.reading import read_network
@@ -144,7 +144,7 @@ class TestKept:
         table = table.set_column(boxes, "boxes", arrow().array(["[[1"] * len(ENTRIES)))
         arrow().parquet.write_table(table, path)
         with pytest.raises(ExciteError, match=r"part-00000\.parquet' is damaged"):
-            open_results(tmp_path / "records.jsonl", ("image",), parquet=True).read()
+            ResultStore(tmp_path / "records.jsonl", ("image",), parquet=True).read()
 
     def test_features_that_are_nowhere_are_computed_again(self, written):
         lines = [

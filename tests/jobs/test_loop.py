@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from excite.errors import ExciteError, ImageError, LayerError
-from excite.jobs import Executor, Job, JsonLinesStore
+from excite.jobs import Executor, Job, ResultStore
 from excite.jobs import executor as processes
 from excite.jobs.executor import AHEAD, in_order
 from excite.jobs.loop import answered, run
@@ -85,7 +85,7 @@ class Doubling:
 
 @pytest.fixture
 def store(tmp_path):
-    return JsonLinesStore(tmp_path / "records.jsonl", required=("double",))
+    return ResultStore(tmp_path / "records.jsonl", required=("double",))
 
 
 def doubles(*arguments, **options):

@@ -16,7 +16,7 @@ from slow_work import Counting, slow_classifier, workers_seen
 
 from excite.cli import main
 from excite.errors import ExciteError
-from excite.jobs import Executor, open_results
+from excite.jobs import Executor, ResultStore
 from excite.jobs import cluster as ray_cluster
 from excite.jobs.loop import run
 from excite.jobs.parquet import read_parquet
@@ -162,7 +162,7 @@ def test_a_cluster_of_its_own(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setattr(ray_cluster, "MOST_LOST", 2)
     executor = Executor("ray", 2, "local")
-    store = open_results(tmp_path / "records.jsonl", ("double",), parquet=True)
+    store = ResultStore(tmp_path / "records.jsonl", ("double",), parquet=True)
     failures = []
     with pytest.raises(ExciteError, match=r"2 workers ended without an answer at 5.*what was finished is kept"):
         list(run(Counting(unreadable=(1,), deadly=(5,)), range(9), store, workers=executor, failures=failures))

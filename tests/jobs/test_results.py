@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from processes import results, wait_for_lines
 
 from excite.errors import ExciteError
-from excite.jobs import open_results
+from excite.jobs import ResultStore
 from excite.jobs.parquet import read_parquet, save_parquet
 
 pa = pytest.importorskip("pyarrow")
@@ -29,8 +29,8 @@ ENTRIES = st.lists(
 WRITER = """
 import time
 from pathlib import Path
-from excite.jobs import open_results
-store = open_results(Path("records.jsonl"), ("image",))
+from excite.jobs import ResultStore
+store = ResultStore(Path("records.jsonl"), ("image",))
 for n in range(10**9):
     store.add({"key": f"k{n}", "image": f"{n}.jpg"})
     time.sleep(0.001)
@@ -40,7 +40,7 @@ for n in range(10**9):
 @pytest.fixture
 def opened(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return lambda *fields, **options: open_results(tmp_path / "records.jsonl", fields or ("image",), **options)
+    return lambda *fields, **options: ResultStore(tmp_path / "records.jsonl", fields or ("image",), **options)
 
 
 def entry(n, **more):
@@ -61,7 +61,7 @@ def files(folder="."):
 @settings(max_examples=40, deadline=None)
 def test_whatever_a_result_holds_comes_back_exactly(tmp_path_factory, found):
     """While it runs, afterwards, and when the next run adds to it; a later one with the same key takes its place."""
-    store = open_results(tmp_path_factory.mktemp("store") / "records.jsonl", ("image",))
+    store = ResultStore(tmp_path_factory.mktemp("store") / "records.jsonl", ("image",))
     expected = {}
     for one in found:
         store.add(one)
@@ -172,9 +172,9 @@ def test_something_in_the_way(tmp_path, wrong):
     path = tmp_path / "out/records.jsonl"
     wrong(path)
     with pytest.raises(ExciteError, match=r"cannot read .*use another --out"):
-        open_results(path, ()).read()
+        ResultStore(path, ()).read()
     with pytest.raises(ExciteError, match=r"cannot (read|write) .*another --out"):
-        open_results(path, ()).add(entry(1))
+        ResultStore(path, ()).add(entry(1))
 
 
 class TestParquet:

@@ -15,7 +15,7 @@ from zoo import torchvision_models
 import excite
 from excite.datasets import open_dataset
 from excite.errors import ModelError
-from excite.jobs import JsonLinesStore
+from excite.jobs import ResultStore
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
 from excite.models import architectures, load
@@ -135,7 +135,7 @@ class TestEmbeddedHeads:
         """On a few of the images kept aside; docs/finetune.md has the figure for all of them."""
         _, aside = read_examples(shared_data / "coco", "train2017").of(Labels(head_labels("everyday"))).split(0.1)
         few = type(aside)(aside.labels, aside.categories, aside.pictures[:60])
-        store = JsonLinesStore(tmp_path / "scores.jsonl", required=("scores",))
+        store = ResultStore(tmp_path / "scores.jsonl", required=("scores",))
         entries = run(CategoryScorer(everyday), few.pictures, store)
         scores = ({**entry, "scores": entry["scores"][EVERYDAY_UNITS.start :]} for entry in entries)
         assert mean_average_precision(list(precisions(few, scores).values())) > 0.5

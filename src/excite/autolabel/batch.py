@@ -18,7 +18,7 @@ from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_
 from excite.io.cache import fingerprint
 from excite.io.drawn import draw, file_names, is_drawn, map_names
 from excite.io.files import save_npy
-from excite.jobs import Executor, open_results
+from excite.jobs import Executor, ResultStore
 from excite.jobs.loop import answered
 from excite.readouts.box import DEFAULT_ALPHA
 
@@ -72,7 +72,7 @@ class Batch:
         outcomes = answered(
             self.work,
             (AttendTask(photo, files[photo]) for photo in photos),
-            open_results(self.out / "answers.jsonl", ("image", "maps", "files"), parquet=executor.is_cluster),
+            ResultStore(self.out / "answers.jsonl", ("image", "maps", "files"), parquet=executor.is_cluster),
             workers=executor,
             failures=None if alone else self.failures,
             still=lambda entry: not (self.fresh or alone) and self._has_files(entry),

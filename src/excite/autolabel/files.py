@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 from excite.errors import ExciteError
 from excite.io.files import Lock, remove_leftovers, save_bytes, temporary_path
-from excite.jobs import open_results
+from excite.jobs import ResultStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from excite.jobs import ResultStore
 
 WRITTEN = "written.jsonl"
 FOLDER = "a folder"  # the state of a path that is no file
@@ -25,9 +23,9 @@ START = '{"key": "'  # of every file of results
 
 
 def open_own_results(path: Path, required: Iterable[str], *, parquet: bool = False) -> ResultStore:
-    """As `excite.jobs.open_results`, but an error if the file is not one of results: reading drops unknown lines."""
+    """As `excite.jobs.ResultStore`, but an error if the file is not one of results: reading drops unknown lines."""
     fields = tuple(required)
-    store = open_results(path, fields, parquet=parquet)
+    store = ResultStore(path, fields, parquet=parquet)
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             first = file.readline()

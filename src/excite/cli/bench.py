@@ -275,7 +275,7 @@ def speed(
     from excite.errors import DataError
     from excite.experiments.report.figures import check_plots
     from excite.experiments.speed import report, run
-    from excite.jobs import open_results
+    from excite.jobs import ResultStore
     from excite.models import find_card
 
     check_plots()
@@ -299,7 +299,7 @@ def speed(
     budget = (run.QUICK_SECONDS if quick else run.SECONDS) if seconds is None else seconds
     bench = run.SpeedBench(budget, threads or torch.get_num_threads(), run.checked_device(device))
     tasks = list(plan.tasks())
-    entries = bench.entries(tasks, open_results(out / "speed.jsonl", run.REQUIRED), fresh=fresh)
+    entries = bench.entries(tasks, ResultStore(out / "speed.jsonl", run.REQUIRED), fresh=fresh)
     rows = report.merged(row for entry in progress(entries, len(tasks), "groups") for row in entry["rows"])
     written = report.write_tables(rows, bench.facts, out)
     figure = report.speed_figure(rows, out / "speed.png")

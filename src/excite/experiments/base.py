@@ -17,7 +17,7 @@ from excite import __version__, errors
 from excite.errors import ConceptError, DataError, LayerError, ModelError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
-from excite.jobs import Executor, open_results
+from excite.jobs import Executor, ResultStore
 from excite.jobs.loop import answered
 from excite.methods import METHODS, find_method
 from excite.models.classifier import identity
@@ -205,7 +205,7 @@ def image_records(
     ``writes`` is a folder that the work itself writes to.
     """
     executor = Executor.of(workers)
-    store = open_results(path, fields, parquet=executor.is_cluster)
+    store = ResultStore(path, fields, parquet=executor.is_cluster)
     pairs = answered(work, tasks, store, workers=executor, failures=failures, writes=writes)
     with closing(pairs):  # otherwise, after an error of the caller, workers would go on with the rest
         for _, entry in pairs:

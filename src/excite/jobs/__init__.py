@@ -1,9 +1,8 @@
 """Long runs over many tasks: the executors that run them, and the stores that keep their results."""
 
 from excite.jobs.executor import ENGINES, Executor, Job, Outcome, Runner, attempt
-from excite.jobs.results import Entry, JsonLinesStore, ResultStore, open_results
+from excite.jobs.results import Entry, JsonLinesStore, ResultStore
 
 __all__ = [
     "ENGINES", "Entry", "Executor", "Job", "JsonLinesStore", "Outcome", "ResultStore", "Runner", "attempt",
-    "open_results",
 ]  # fmt: skip

@@ -191,4 +191,4 @@ def _bytes(key: str) -> bytes:
     return key.encode(errors="surrogatepass")
 
 
-open_results = JsonLinesStore = ResultStore
+JsonLinesStore = ResultStore  # its name until 0.2

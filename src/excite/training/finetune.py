@@ -15,7 +15,7 @@ import torch
 from excite.errors import DataError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
-from excite.jobs import Executor, open_results
+from excite.jobs import Executor, ResultStore
 from excite.jobs.executor import one_thread
 from excite.jobs.loop import no_progress, run
 from excite.metrics.ranking import average_precision, mean_average_precision
@@ -70,7 +70,7 @@ class FineTuning:
     def measure(self, held_out: Examples) -> dict[str, Any]:
         """The average precision of the saved classifier on held-out images."""
         executor = Executor.of(self.workers)
-        store = open_results(self.out / HELD_OUT, ("picture", "scores"), parquet=executor.is_cluster)
+        store = ResultStore(self.out / HELD_OUT, ("picture", "scores"), parquet=executor.is_cluster)
         pictures = held_out.pictures
         scored = run(CategoryScorer(load(self.out)), pictures, store, workers=executor, failures=self.failures)
         each = precisions(held_out, self.progress(scored, len(pictures), "held-out images"))
