@@ -63,22 +63,23 @@ def tried(name):
 
 @pytest.fixture(scope="session")
 def some_names():
-    return list(by_name())[::12]
+    return list(by_name())[::24]
 
 
 def test_functions_have_the_map_of_their_matrix_or_are_refused(some_names):
     found = [str(one) for name in some_names for one in tried(name) if one.found and name not in KNOWN_FUNCTIONS]
     assert found == [], "\n".join(found)
-    assert len(some_names) > 38
-    assert sum(one.verdict == EQUAL for name in some_names for one in tried(name)) > 75
+    assert len(some_names) > 19
+    assert sum(one.verdict == EQUAL for name in some_names for one in tried(name)) > 35
 
 
-def test_each_operation_of_the_table_has_the_map_of_its_matrix():
+@pytest.mark.parametrize("quarter", range(4))
+def test_each_operation_of_the_table_has_the_map_of_its_matrix(quarter):
     """Called as a function, a method, in place, by names, with ``out``; each tensor and each pair of them live."""
     with_rules = [function for function in functions().values() if function.name.rpartition(".")[2] in OPERATIONS]
-    judged = [one for function in with_rules for one in hunt_function(function, 1)]
+    judged = [one for function in with_rules[quarter::4] for one in hunt_function(function, 1)]
     assert [str(one) for one in judged if one.found] == []
-    assert sum(one.verdict == EQUAL for one in judged) > 1000
+    assert sum(one.verdict == EQUAL for one in judged) > 150
 
 
 def test_the_page_is_up_to_date(some_names):
