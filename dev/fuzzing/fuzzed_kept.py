@@ -81,7 +81,7 @@ def _survey(folder):
     """The images of a survey, beside good counts."""
     store = SurveyStore(folder)
     store.check(["key"])
-    with database() as tables:
+    with database(reads=folder) as tables:
         merged = CorpusSurvey(tables, [store.path("key", "images")], [store.path("key", "counts")])
         merged.verdicts(Rules())
 

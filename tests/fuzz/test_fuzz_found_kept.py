@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from fuzzed_caffe import _chain
-from fuzzed_kept import ENTRIES, KEY, _fit
+from fuzzed_kept import ENTRIES, KEY, ROWS, _fit
 
 from excite.attention import AttentionMap
 from excite.errors import DataError, ExciteError, ModelError
@@ -19,10 +19,13 @@ from excite.jobs import ResultStore
 from excite.jobs.parquet import arrow, save_parquet
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.reading import read_network
+from excite.tags import database
 from excite.tags.captions import read_captions
-from excite.tags.cleaning import SurveyStore
+from excite.tags.cleaning import SurveyStore, survey
 from excite.tags.corpus import Corpus
+from excite.tags.dictionary import TagNormaliser
 from excite.tags.images.shards import make_index, read_index
+from excite.tags.rules import CorpusSurvey, Rules
 from excite.training.features import FeatureStore
 
 
@@ -128,6 +131,18 @@ class TestKept:
             store.path("key", table).write_bytes(b"PAR1 half")
         with pytest.raises(DataError, match=r"key\.images\.parquet is damaged .*: remove it and start again"):
             store.check(["key"])
+
+    def test_a_survey_with_rows_that_are_none(self, tmp_path):
+        """Its bytes are good Parquet, and say another thing."""
+        store = SurveyStore(tmp_path)
+        images, counts = survey(arrow().RecordBatch.from_pydict(ROWS), TagNormaliser())
+        rows = arrow().array([2**32 + row for row in range(len(images))], images["row"].type)
+        images = images.set_column(images.column_names.index("row"), "row", rows)
+        paths = [store.path("key", table) for table in ("images", "counts")]
+        for path, table in zip(paths, (images, counts), strict=True):
+            arrow().parquet.write_table(table, path)
+        with database(reads=tmp_path) as tables, pytest.raises(DataError, match=r"a survey in .* is damaged"):
+            CorpusSurvey(tables, paths[:1], paths[1:]).verdicts(Rules())
 
     def test_a_corpus_whose_columns_have_no_names(self, written):
         file = io.BytesIO()

@@ -237,7 +237,9 @@ class AutoLabeler:
         if fresh:
             self._store.clear()
         done = self._store.read()
-        keys = (attempt(self.work.key, task) for task in self.tasks)  # an image that cannot be read is told in its turn
+        keys = (
+            attempt(self.work.key, task) for task in self.tasks
+        )  # an image that cannot be read is reported when it is its turn
         self.records = {done[key]["image"]: done[key] for key in keys if isinstance(key, str) and key in done}
         self._next = 0.0
         self._is_first = True

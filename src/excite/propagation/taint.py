@@ -39,7 +39,7 @@ _ORIGIN = "_excite_origin"
 class Severed:
     """The origin of a tensor that was made from activations above a tap, but has no way down to them."""
 
-    operation: str  # the call that lost the way down, and
+    operation: str  # the call that lost the history, and
     module: str = ""  # the module in whose code that was; "" where it is not known
     choice: bool = False  # it was made by a comparison or an argmax, and can only select
     source: Any = field(default=None, compare=False, repr=False)  # the node of what was compared

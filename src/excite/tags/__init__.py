@@ -20,8 +20,11 @@ def package(name: str) -> Any:
 
 
 @contextmanager
-def database(spill: Path | None = None, threads: int = 1) -> Iterator[Any]:
-    """A new duckdb in memory; what exceeds its limit goes to the folder ``spill``, or to ``.tmp`` here."""
+def database(spill: Path | None = None, threads: int = 1, reads: Path | None = None) -> Iterator[Any]:
+    """A new duckdb in memory; what exceeds its limit goes to the folder ``spill``, or to ``.tmp`` here.
+
+    ``reads``: the folder of what is counted, for errors.
+    """
     duckdb = package("duckdb")
     settings = {"threads": threads, "memory_limit": "1.5GB", "temp_directory": str(spill or ".tmp")}
     connection = duckdb.connect(config=settings)
@@ -32,7 +35,8 @@ def database(spill: Path | None = None, threads: int = 1) -> Iterator[Any]:
         raise KeyboardInterrupt from None
     except duckdb.Error as error:
         reason = " ".join(str(error).split())[:200]
-        raise ExciteError(f"cannot count the tags: {reason}; is there room on the disk?") from None
+        remedy = "" if reads is None else f" If a file in {reads} is damaged, remove it and start again."
+        raise ExciteError(f"cannot count the tags: {reason}; is there room on the disk?{remedy}") from None
     finally:
         connection.close()
 

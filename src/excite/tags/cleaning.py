@@ -154,7 +154,7 @@ class SurveyStore:
         for path in (self.path(key, table) for key in keys for table in TABLES):
             try:
                 pa.parquet.read_metadata(path)
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 reason = " ".join(str(error).split())[:200]
                 raise DataError(f"{path} is damaged ({reason}): remove it and start again") from None
 
@@ -213,7 +213,7 @@ class CleaningRun:
         spill = self.work / "spill"
         shutil.rmtree(spill, ignore_errors=True)  # of a run that was killed
         threads = min(4, os.cpu_count() or 1)  # each takes memory
-        with Executor.of(self.workers).start(steps) as runner, database(spill, threads) as tables:
+        with Executor.of(self.workers).start(steps) as runner, database(spill, threads, self.work) as tables:
             survey = self._survey(tables, corpus, steps, runner)
             verdicts, like = survey.verdicts(self.rules)
             report = self._report(survey, verdicts, dict(skipped))

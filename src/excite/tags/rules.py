@@ -58,7 +58,7 @@ class CorpusSurvey:
     """The surveys of all parts of a corpus (Parquet files) as tables of a database, on which the rules are queries."""
 
     def __init__(self, tables: Any, images: Sequence[Path], counts: Sequence[Path]) -> None:
-        self._tables = tables
+        self._tables, self._folder = tables, images[0].parent if images else None
         tables.read_parquet(list(map(str, images))).create_view("images")
         tables.read_parquet(list(map(str, counts))).create_view("all_counts")
         tables.execute(ASK["merge"])
@@ -107,7 +107,12 @@ class CorpusSurvey:
     def _batches(self, query: str) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """The two columns of a query as arrays, in batches."""
         for batch in self._tables.sql(query).to_arrow_reader(1_000_000):
-            yield tuple(column.to_numpy(zero_copy_only=False) for column in batch.columns)
+            rows, found = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+            if rows.dtype.kind not in "iu" or rows.max(initial=0) >= self.rows or rows.min(initial=0) < 0:
+                raise DataError(
+                    f"a survey in {self._folder} is damaged (it has no such rows): remove it and start again"
+                )
+            yield rows, found
 
     def _like_kept(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Images similar to an earlier kept one: each depends on those before it, so one user after the other."""
