@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.models import Classifier
-    from excite.session import Cue, ImageSource
+    from excite.session import Cue, ImageSource, Layer, Layers
 
 
 def attend(
@@ -28,7 +28,7 @@ def attend(
     image: ImageSource,
     concepts: Sequence[Cue] | Cue | None = None,
     *,
-    layer: str | Sequence[str] | None = None,
+    layer: Layers | None = None,
     method: str = "c-mwp",
     against: Sequence[Cue] | Cue | None = None,
 ) -> list[AttentionMap]:
@@ -42,7 +42,8 @@ def attend(
         concepts: labels, synonyms, everyday words for several labels, or indices of output units; None for the
             classifier's own five best findings. A concept that stands for several units cues them in proportion
             to the classifier's own probabilities.
-        layer: where to read the map; several layers give a map for each; None for the classifier's own best.
+        layer: where to read the map: the name of a layer or the module itself (``net.layer3``); several give a map for
+            each; None for the classifier's own best.
         method: a name from `excite.METHODS`.
         against: concepts to contrast with, instead of the cued unit's own dual: "cat, not dog". Several are a group.
 
@@ -62,7 +63,7 @@ def attend_batch(
     images: Sequence[ImageSource],
     concepts: Sequence[Sequence[Cue] | Cue | None] | Cue | None = None,
     *,
-    layer: str | Sequence[str] | None = None,
+    layer: Layers | None = None,
     method: str = "c-mwp",
     against: Sequence[Cue] | Cue | None = None,
 ) -> list[list[AttentionMap]]:
@@ -142,7 +143,7 @@ def locate(
     concepts: Cue | Sequence[Cue] | None = None,
     *,
     method: str = METHOD,
-    layer: str | None = None,
+    layer: Layer | None = None,
     alpha: float = ALPHA,
 ) -> list[Located]:
     """A box around the main object of each concept.

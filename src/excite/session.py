@@ -25,6 +25,7 @@ from excite.methods.extent import JOINT
 from excite.models.layers import default_layer, layer_pair, top_layer
 from excite.propagation import ExcitationPass, Gradients, held_bytes, verify
 from excite.propagation.rules import version_of
+from excite.propagation.taps import layer_names
 from excite.vocabulary import Concept
 
 if TYPE_CHECKING:
@@ -37,9 +38,12 @@ if TYPE_CHECKING:
 
     from excite.methods import Forward, Method, Units
     from excite.models import Classifier
+    from excite.propagation import taps
     from excite.vocabulary import Labels
 
     Cue = str | SupportsIndex | Concept
+    Layer = taps.Layer
+    Layers = taps.Layers
     Pass = TypeVar("Pass", ExcitationPass, Gradients)
     ImageSource = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any] | Tensor
 
@@ -57,7 +61,8 @@ class Session:
         classifier: from `excite.load` or `excite.wrap`.
         inputs: the preprocessed images [N, 3, H, W], for each scale that the methods use.
         methods: the methods that will be computed.
-        layer: the layers to read, for all methods or for each; None: the recommended layer of each method.
+        layer: the layers to read, by name or as modules, for all methods or for each; None: the recommended layer of
+            each method.
         against: concepts to contrast with; methods that are contrastive themselves then take their plain form.
 
     Attributes:
@@ -79,7 +84,7 @@ class Session:
         inputs: Mapping[float, Tensor],
         methods: Sequence[Method],
         *,
-        layer: str | Sequence[str] | Mapping[Method, Sequence[str]] | None = None,
+        layer: Layers | Mapping[Method, Layers] | None = None,
         against: Sequence[Cue] | Cue | None = None,
     ) -> None:
         self.classifier, self.inputs = classifier, inputs
@@ -92,9 +97,7 @@ class Session:
             for method in methods:
                 form = self._forms[method] = (method.plain or method) if self._against else method
                 named = layer[method] if isinstance(layer, Mapping) else layer
-                self.layers[form] = (
-                    recommended_layers(form, classifier, inputs[1.0]) if named is None else _named(named)
-                )
+                self.layers[form] = chosen_layers(form, classifier, inputs[1.0], named)
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop; made when it is first needed."""
@@ -276,6 +279,11 @@ class Session:
             ) from error
 
 
+def chosen_layers(method: Method, classifier: Classifier, batch: Tensor, layer: Layers | None) -> list[str]:
+    """The names of the layers given, by name or as modules; None: of the recommended ones."""
+    return recommended_layers(method, classifier, batch) if layer is None else _named(classifier, layer)
+
+
 def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) -> list[str]:
     """The layers at which a method is read if none is named."""
     if method.place == "input":
@@ -287,8 +295,8 @@ def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) ->
     return [classifier.layer or default_layer(classifier.module, batch[:1])]
 
 
-def _named(layer: str | Sequence[str]) -> list[str]:
-    layers = [layer] if isinstance(layer, str) else list(layer)
+def _named(classifier: Classifier, layer: Layers) -> list[str]:
+    layers = layer_names(classifier.module, layer)
     if not layers:
         raise LayerError("no layer was named: name one, or give None for the classifier's own best")
     return layers
@@ -347,7 +355,7 @@ class SessionCache:
         image: ImageSource,
         concepts: Sequence[Cue] | Cue | None = None,
         *,
-        layer: str | Sequence[str] | None = None,
+        layer: Layers | None = None,
         method: str = METHOD,
         against: Sequence[Cue] | Cue | None = None,
     ) -> list[AttentionMap]:
@@ -396,16 +404,16 @@ class SessionCache:
 
     @contextmanager
     def _session(
-        self, image: Image.Image, method: Method, layer: str | Sequence[str] | None, against: Sequence[Cue] | Cue | None
+        self, image: Image.Image, method: Method, layer: Layers | None, against: Sequence[Cue] | Cue | None
     ) -> Iterator[Session]:
         """The kept session of an image and a method, or a new one, with its lock held; it is kept after its use."""
-        layers = None if layer is None else tuple(_named(layer))
+        layers = None if layer is None else tuple(_named(self.classifier, layer))
         pixels = fingerprint([image.mode, image.size], image.tobytes(), digits=64)
         key = (pixels, method.name, layers, tuple(as_list(against) or ()), weight_versions(self.classifier))
         session = self._sessions.get(key)
         if session is None:
             inputs = {scale: self.classifier.prepared(image, scale)[None] for scale in method.scales}
-            session = Session(self.classifier, inputs, [method], layer=layer, against=against)
+            session = Session(self.classifier, inputs, [method], layer=layers, against=against)
             with self._lock:
                 self.runs += 1
         with session.lock:

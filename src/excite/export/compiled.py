@@ -24,7 +24,7 @@ from excite.methods import find_method
 from excite.models import Preprocess
 from excite.models.classifier import identity
 from excite.propagation.excitation_pass import signals_at
-from excite.session import Session, as_list, recommended_layers, weight_versions
+from excite.session import Session, as_list, chosen_layers, weight_versions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from excite.export.trace import Sizes
     from excite.methods import Method, Units
     from excite.models import Classifier
-    from excite.session import Cue, ImageSource
+    from excite.session import Cue, ImageSource, Layer
 
 METHODS = ("mwp", "c-mwp")
 MAKERS = ("excite", "torch", "onnx", "onnxscript", "onnxruntime")  # what a graph depends on beside the network
@@ -51,7 +51,7 @@ LITTLE = 1 / 8  # of the weights' size: copying so much costs less than reading 
 def compile(  # noqa: A001 - the word that torch and re have for it, too
     classifier: Classifier,
     *,
-    layer: str | None = None,
+    layer: Layer | None = None,
     method: str = "c-mwp",
     size: tuple[int, int] | None = None,
     threads: int | None = None,
@@ -96,7 +96,7 @@ class Compiled:
         self,
         classifier: Classifier,
         *,
-        layer: str | None = None,
+        layer: Layer | None = None,
         method: str = "c-mwp",
         size: tuple[int, int] | None = None,
         threads: int | None = None,
@@ -111,7 +111,7 @@ class Compiled:
         self._method = find_method(method)
         example = example_sizes(classifier, size, dynamic=size is None)
         blank = torch.zeros(1, 3, example.height, example.width)
-        self.layer = layer or recommended_layers(self._method, classifier, blank)[0]
+        self.layer = chosen_layers(self._method, classifier, blank, layer)[0]
         self._versions = weight_versions(classifier)
         self.path = _graph_path(classifier, self.layer, method, size)
         self._graph, self.sizes = self._opened(size, threads)
