@@ -76,7 +76,7 @@ class TestReadouts:
     def test_overlay(self):
         picture = photograph()
         own = a_map(image=picture).overlay(point=True, box=True, opacity=0.3)
-        pure = overlay(picture, spot(), opacity=0.3, point=(31, 13), box=a_map().box())
+        pure = overlay(picture, spot(), opacity=0.3, point=(31, 13), boxes=a_map().boxes())
         assert own.tobytes() == pure.tobytes()
         assert a_map().overlay(picture).tobytes() == overlay(picture, spot()).tobytes()
 
@@ -84,7 +84,7 @@ class TestReadouts:
         picture = photograph((126, 90))
         marked = a_map().overlay(picture, point=True, box=True, alpha=1.0)
         pure = overlay(
-            picture, spot(), point=maximum_point(spot(), (126, 90)), box=threshold_box(spot(), (126, 90), 1.0)
+            picture, spot(), point=maximum_point(spot(), (126, 90)), boxes=[threshold_box(spot(), (126, 90), 1.0)]
         )
         assert marked.tobytes() == pure.tobytes()
 

@@ -8,8 +8,8 @@
 
 __version__ = "0.1.0"  # before the imports: the modules below write it into their files
 
-from excite.api import Located, attend, attend_batch, locate
-from excite.attention import AttentionMap, compare
+from excite.api import ExcitationBackprop, Located, attend, attend_batch, attribute, explain_func, locate
+from excite.attention import AttentionMap, AttentionMaps, compare
 from excite.errors import ExciteError
 from excite.errors import renamed as _renamed
 from excite.export.compiled import Compiled, compile  # noqa: A004 - the word that torch and re have for it, too
@@ -23,8 +23,10 @@ __all__ = [
     "METHODS",
     "MODELS",
     "AttentionMap",
+    "AttentionMaps",
     "Classifier",
     "Compiled",
+    "ExcitationBackprop",
     "ExciteError",
     "Grounded",
     "Located",
@@ -34,8 +36,10 @@ __all__ = [
     "absorbing_chain",
     "attend",
     "attend_batch",
+    "attribute",
     "compare",
     "compile",
+    "explain_func",
     "ground",
     "load",
     "locate",

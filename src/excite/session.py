@@ -9,19 +9,19 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Mapping
-from contextlib import contextmanager
-from functools import cached_property
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import torch
 
-from excite.attention import AttentionMap
+from excite.attention import AttentionMap, AttentionMaps
 from excite.errors import ConceptError, ExciteError, LayerError, LostSignalWarning, ModelError, UnverifiedWarning
 from excite.images import read_image
 from excite.io.cache import ByteCache, fingerprint
 from excite.methods import find_method
-from excite.methods.extent import JOINT
+from excite.methods.extent import JOINT, Extents
 from excite.models.layers import default_layer, layer_pair, top_layer
 from excite.propagation import ExcitationPass, Gradients, held_bytes, verify
 from excite.propagation.rules import version_of
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from excite.methods import Forward, Method, Units
+    from excite.methods.extent import Opening
     from excite.models import Classifier
     from excite.propagation import taps
     from excite.vocabulary import Labels
@@ -185,32 +186,39 @@ class Session:
             return form.maps(self, units, self.layers[form])
 
     def attend(
-        self, method: Method, concepts: Sequence[Sequence[Cue] | None], images: Sequence[Image.Image]
-    ) -> list[list[AttentionMap]]:
+        self,
+        method: Method,
+        concepts: Sequence[Sequence[Cue] | None],
+        images: Sequence[Image.Image],
+        again: Opening | None = None,
+    ) -> list[AttentionMaps]:
         """The maps of each image's concepts; None: of the most probable classes. All signals share one top-down pass.
 
         Args:
             method: one of the session's.
             concepts: for each image.
             images: as they were before preprocessing.
+            again: opens the session of an image for a method and some scales, for the boxes of maps; None: a new one.
         """
         wanted = [
             [self.labels.find(cue) for cue in (self.findings(k) if cues is None else cues)]
             for k, cues in enumerate(concepts)
         ]
         rivals = [self.labels.find(rival) for rival in self._against]
-        answers: list[list[AttentionMap]] = [[] for _ in wanted]
+        answers = [AttentionMaps() for _ in wanted]
         signals = list(zip_longest(*wanted))  # the n-th concepts of all images are one signal
         if not signals:
             return answers
-        maps = self.maps(method, [[self._units(k, one, rivals) for k, one in enumerate(each)] for each in signals])
+        maps = self.maps(method, [[self.start(k, one, rivals) for k, one in enumerate(each)] for each in signals])
+        opening = partial(_new_session, self.classifier, rivals) if again is None else again
+        about = [Extents(opening, image, each, rivals) for image, each in zip(images, wanted, strict=True)]
         for number, each in enumerate(signals):
             for k, concept in enumerate(each):
                 for layer, values in maps.items() if concept is not None else ():
-                    answers[k].append(self._map(values[number, k], concept, rivals, method, layer, k, images[k]))
+                    answers[k].append(self._map(values[number, k], concept, method, layer, k, about[k]))
         return answers
 
-    def _units(self, k: int, concept: Concept | None, rivals: Sequence[Concept]) -> dict[int, float]:
+    def start(self, k: int, concept: Concept | None, rivals: Sequence[Concept]) -> dict[int, float]:
         """Where a signal starts: a prior over the units of the concept, minus one over those of its rivals."""
         if concept is None:  # this image has fewer concepts than another
             return {}
@@ -233,17 +241,16 @@ class Session:
         self,
         raw: Tensor,
         concept: Concept,
-        rivals: Sequence[Concept],
         method: Method,
         layer: str,
         k: int,
-        image: Image.Image,
+        about: Extents,
     ) -> AttentionMap:
         """The positive part of a map, with its facts; warns where nearly nothing of the signal arrived."""
         values = raw.detach().float().clamp(min=0)
         mass = float(values.double().sum())  # gradients may be near the largest float
         excitation = method.forward == "excitation"  # the size of a gradient means nothing
-        if excitation and mass < ROUNDED and (method.plain is not None or rivals):
+        if excitation and mass < ROUNDED and (method.plain is not None or about.rivals):
             values, mass = torch.zeros_like(values), 0.0
         if excitation and mass < FAINT:
             warnings.warn(
@@ -254,14 +261,15 @@ class Session:
             )
         return AttentionMap(
             values=values,
-            concept=", not ".join([concept.name, *(rival.name for rival in rivals)]),
+            concept=", not ".join([concept.name, *(rival.name for rival in about.rivals)]),
             layer=layer,
             method=method.name,
             mass=mass,
-            image_size=image.size,
+            image_size=about.image.size,
             probability=self.classifier.chance(self.probabilities[k], concept.units),
-            image=image,
+            image=about.image,
             units=concept.units,
+            objects=about.objects(method, values, concept),
         )
 
     @contextmanager
@@ -277,6 +285,14 @@ class Session:
                 f"{self.classifier.name} fails on an image preprocessed to {sizes}: {reason}. If it takes images of "
                 f"one size only, load it with fully_convolutional=True, or use Preprocess(square=True){once}"
             ) from error
+
+
+@contextmanager
+def _new_session(
+    classifier: Classifier, against: Sequence[Cue], image: Image.Image, method: Method, scales: Sequence[float]
+) -> Iterator[Session]:
+    inputs = {scale: classifier.prepared(image, scale)[None] for scale in scales}
+    yield Session(classifier, inputs, [method], against=against)
 
 
 def chosen_layers(method: Method, classifier: Classifier, batch: Tensor, layer: Layers | None) -> list[str]:
@@ -358,12 +374,18 @@ class SessionCache:
         layer: Layers | None = None,
         method: str = METHOD,
         against: Sequence[Cue] | Cue | None = None,
-    ) -> list[AttentionMap]:
+    ) -> AttentionMaps:
         """As `excite.attend`, but the network runs only where no session is kept for the image, method and layer."""
         picture, chosen = read_image(image), find_method(method)
         with self._session(picture, chosen, layer, against) as session:
-            (maps,) = session.attend(chosen, [as_list(concepts)], [picture])
+            again = partial(self._again, as_list(against) or ())
+            (maps,) = session.attend(chosen, [as_list(concepts)], [picture], again)
         return maps
+
+    def _again(
+        self, against: Sequence[Cue], image: Image.Image, method: Method, scales: Sequence[float]
+    ) -> AbstractContextManager[Session]:
+        return self._session(image, method, None, against, scales)
 
     def findings(self, image: ImageSource, most: int = 5, *, method: str = METHOD) -> list[tuple[str, float]]:
         """The most probable classes of an image with their probabilities; a word of several units is listed once.
@@ -404,15 +426,21 @@ class SessionCache:
 
     @contextmanager
     def _session(
-        self, image: Image.Image, method: Method, layer: Layers | None, against: Sequence[Cue] | Cue | None
+        self,
+        image: Image.Image,
+        method: Method,
+        layer: Layers | None,
+        against: Sequence[Cue] | Cue | None,
+        scales: Sequence[float] = (),
     ) -> Iterator[Session]:
         """The kept session of an image and a method, or a new one, with its lock held; it is kept after its use."""
         layers = None if layer is None else tuple(_named(self.classifier, layer))
         pixels = fingerprint([image.mode, image.size], image.tobytes(), digits=64)
-        key = (pixels, method.name, layers, tuple(as_list(against) or ()), weight_versions(self.classifier))
+        scales = tuple(scales or method.scales)
+        key = (pixels, method.name, layers, scales, tuple(as_list(against) or ()), weight_versions(self.classifier))
         session = self._sessions.get(key)
         if session is None:
-            inputs = {scale: self.classifier.prepared(image, scale)[None] for scale in method.scales}
+            inputs = {scale: self.classifier.prepared(image, scale)[None] for scale in scales}
             session = Session(self.classifier, inputs, [method], layer=layers, against=against)
             with self._lock:
                 self.runs += 1

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.attention import AttentionMap
+    from excite.attention import AttentionMaps
     from excite.export.trace import Sizes
     from excite.methods import Method, Units
     from excite.models import Classifier
@@ -117,7 +117,7 @@ class Compiled:
         self._graph, self.sizes = self._opened(size, threads)
         self.classifier = _fitting(classifier, self.sizes)
 
-    def attend(self, image: ImageSource, concepts: Sequence[Cue] | Cue | None = None) -> list[AttentionMap]:
+    def attend(self, image: ImageSource, concepts: Sequence[Cue] | Cue | None = None) -> AttentionMaps:
         """Where in this image is the evidence for those concepts? As `excite.attend`, in a fraction of the time.
 
         Example:
