@@ -123,7 +123,7 @@ def _same_shapes(
     ]
 
 
-METHOD, ALPHA = "extent", 0.5  # the best in docs/localization.md, and what held-out images chose there
+METHOD, ALPHA = "c-extent", None  # the best in docs/boxes.md, with the main one of its regions
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,12 @@ def locate(
     *,
     method: str = METHOD,
     layer: Layer | None = None,
-    alpha: float = ALPHA,
+    alpha: float | None = ALPHA,
 ) -> list[Located]:
     """A box around the main object of each concept.
 
-    For one object a concept and image: of several that lie apart, the one with the largest region.
+    For one object a concept and image: of several that lie apart, the one with the most evidence. `AttentionMap.boxes`
+    has them all.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
@@ -160,7 +161,7 @@ def locate(
         concepts: what to look for, as in `excite.attend`; None for its best findings.
         method: how to make the map.
         layer: where to read it; None: where it should be.
-        alpha: the threshold of the box, in means of the map.
+        alpha: instead of the main region of the map, box all that is above this many means of it.
 
     Example:
         >>> [(found.concept, found.box) for found in excite.locate(classifier, "cat.jpg", ["tabby"])]  # doctest: +SKIP

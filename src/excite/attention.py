@@ -285,7 +285,7 @@ class AttentionMap:
             known = {key: saved[key] for key in ("concept", "layer", "method", "mass", "probability")}
             size, units = tuple(saved["image_size"]), tuple(saved["units"])
             boxes = saved.get("boxes")  # not in files of version 0.1
-            objects = None if boxes is None else [(int(a), int(b), int(c), int(d)) for a, b, c, d in boxes]
+            objects = None if boxes is None else [(round(a), round(b), round(c), round(d)) for a, b, c, d in boxes]
             return cls(values, image_size=size, units=units, objects=objects, **known)
         except (ArithmeticError, AttributeError, KeyError, RuntimeError, TypeError, ValueError, ExciteError) as error:
             reason = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split())

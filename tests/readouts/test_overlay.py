@@ -1,5 +1,7 @@
 """A map at the size of its image and over it, marks on any ground, and colours that show order to every eye."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from excite.errors import ExciteError
-from excite.readouts.overlay import TABLES, lightness, overlay, signed_colours, upsample
+from excite.readouts.box import maximum_point
+from excite.readouts.overlay import TABLES, Style, lightness, overlay, signed_colours, upsample
 
 
 def plain(colour=(120, 120, 120), size=(90, 60)):
@@ -109,12 +112,42 @@ def test_marks_at_the_border_and_on_one_pixel(side):
         ({"opacity": -0.1}, "opacity must be within"),
         ({"opacity": float("nan")}, "opacity must be within"),
         ({"point": (90, 0)}, r"point \(90, 0\) is outside the image of 90 x 60"),
-        ({"box": (5, 5, 5, 9)}, "holds no pixel"),
+        ({"boxes": [(5, 5, 5, 9)]}, "holds no pixel"),
+        ({"style": "neon"}, "no style 'neon': use one of heat, spotlight, contours"),
     ],
 )
 def test_options_that_make_no_sense(options, said):
     with pytest.raises(ExciteError, match=said):
         overlay(plain(), spot().requires_grad_(), **options)
+
+
+def test_a_dark_photograph_does_not_turn_black():
+    noise = np.random.default_rng(0).integers(0, 40, (60, 90, 3), dtype=np.uint8)
+    drawn = lightness(array(overlay(Image.fromarray(noise), torch.zeros(7, 7))))
+    assert drawn.mean() > lightness(noise).mean() + 15
+    light = Image.fromarray(noise + 150)
+    assert lightness(array(overlay(light, torch.zeros(7, 7)))).mean() < lightness(array(light)).mean()
+
+
+def test_three_styles():
+    picture, values = Image.fromarray(np.full((60, 90, 3), (200, 90, 60), np.uint8)), spot()
+    heat, spotlight, contours = (array(overlay(picture, values, style=style)) for style in get_args(Style))
+    x, y = maximum_point(values, picture.size)
+    before = array(picture)
+    assert np.abs(spotlight[y, x] - before[y, x]).max() <= 2  # the image itself where the evidence is
+    assert lightness(spotlight)[0, 0] < lightness(before)[0, 0] - 20
+    changed = (np.abs(contours - before).max(axis=2) > 3).mean()
+    assert 0.02 < changed < 0.5  # lines alone
+    assert np.abs(heat - before).max(axis=2).min() > 3  # all of it is dimmer or covered
+    spread = heat[0, 0].max() - heat[0, 0].min()
+    assert spread > 0.25 * (before[0, 0].max() - before[0, 0].min())  # and keeps some colour
+
+
+def test_marks_can_be_seen_on_a_telephone():
+    picture = Image.new("RGB", (1600, 1200), (90, 120, 150))
+    drawn = overlay(picture, torch.zeros(3, 3), boxes=[(300, 300, 1200, 900)]).resize((390, 292), Image.Resampling.BOX)
+    row = lightness(array(drawn))[146]
+    assert (row > 70).sum() >= 3  # bright pixels, on either side
 
 
 def test_lightness_of_known_colours():

@@ -20,13 +20,13 @@ from excite.io.drawn import draw, file_names, is_drawn, map_names
 from excite.io.files import save_npy
 from excite.jobs import Executor, ResultStore
 from excite.jobs.loop import answered
-from excite.readouts.box import DEFAULT_ALPHA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from excite.jobs import Entry
     from excite.models import Choice, Classifier
+    from excite.readouts.overlay import Style
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class AttendQuery:
     layers: tuple[str, ...] | None = None  # None: the classifier's default layer
     method: str = "c-mwp"
     against: tuple[str, ...] = ()
-    alpha: float = DEFAULT_ALPHA  # the threshold of the boxes, in means of the map
+    alpha: float | None = None  # the threshold of the box, in means of the map; None: the boxes of the objects
+    style: Style = "heat"  # of the overlays
 
 
 class Batch:
@@ -145,14 +146,16 @@ class AttendWork:
         for found, file, about in zip(maps, map_names(task.files, maps), drawn, strict=True):
             overlay = self.out / f"{file}.png"
             if self.overlays:
-                overlay = draw(found.overlay(point=True, box=True, alpha=query.alpha), overlay, [asked, about])
+                overlay = draw(
+                    found.overlay(point=True, box=True, alpha=query.alpha, style=query.style), overlay, [asked, about]
+                )
                 written.append(overlay)
             if self.arrays:
                 written.append(save_npy(found.values, overlay.with_suffix(".npy")))
             rows.append({**found.to_dict(alpha=query.alpha), "overlay": overlay.name if self.overlays else None})
         if self.overlays:
             several = query.layers is not None and len(query.layers) > 1
-            figure = compare(maps, rows="layer" if several else None, point=True, columns=5)
+            figure = compare(maps, rows="layer" if several else None, point=True, columns=5, style=query.style)
             written.append(draw(figure, self.out / f"{task.files}-maps.png", [asked, drawn, "all"]))
         files = {path.name: path.stat().st_mtime_ns for path in written}
         return {"image": str(task.photo), "maps": rows, "files": files}

@@ -52,7 +52,13 @@ def command(
     against: Annotated[
         list[str] | None, Option(help='Contrast with this concept: "cat" --against dog. May be given several times.')
     ] = None,
-    alpha: Annotated[float, Option(help="The box surrounds what is above this many means of the map.")] = 1.0,
+    alpha: Annotated[
+        float | None,
+        Option(help="Instead of the boxes of objects, that around what is above this many means of the map."),
+    ] = None,
+    style: Annotated[
+        str, Option(metavar="STYLE", help="How maps are drawn: heat (colours), spotlight, or contours.")
+    ] = "heat",
     jobs: options.JobOptions,
     out: Annotated[Path, Option(help="The folder for overlays and results.")] = Path("excite-out"),
     overlays: options.Overlays = True,
@@ -66,6 +72,7 @@ def command(
     from excite.methods import find_method
     from excite.models import Choice
     from excite.readouts.box import checked_alpha
+    from excite.readouts.overlay import checked_style
 
     executor = jobs.executor()
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
@@ -74,7 +81,8 @@ def command(
         raise MethodError("--method already says whether to contrast: give either --method or --contrast/--no-contrast")
     name = find_method(method or ("mwp" if contrast is False else "c-mwp")).name
     layers, others = tuple(layer or ()) or None, tuple(against or ())
-    query = AttendQuery(choice, tuple(wanted) or None, layers, name, others, checked_alpha(alpha))
+    threshold = None if alpha is None else checked_alpha(alpha)
+    query = AttendQuery(choice, tuple(wanted) or None, layers, name, others, threshold, checked_style(style))
     batch = Batch(query, out, overlays=overlays, arrays=arrays, fresh=fresh)
     for answer in progress(batch.answers(photos, executor), len(photos)):
         if as_json:
@@ -91,7 +99,7 @@ def _row(found: dict[str, Any]) -> dict[str, str]:
         "concept": found["concept"],
         "probability": "<0.1%" if probability < 0.001 else f"{probability:.1%}",
         "point": "nowhere" if point is None else "{}, {}".format(*point),
-        "box": "none" if box is None else "{}, {}, {}, {}".format(*box),
+        "box": "none" if box is None else "; ".join("{}, {}, {}, {}".format(*each) for each in found["boxes"]),
         "mass": f"{found['mass']:.3f}",
         "layer": found["layer"],
         "method": found["method"],

@@ -8,7 +8,7 @@ red-green colour blindness. A dark photograph is lifted first, so that there is 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -107,8 +107,6 @@ def overlay(
     A ring marks the ``point``, an outline each of the half-open ``boxes``. The result is a new RGB image of the same
     size.
     """
-    if style not in get_args(Style):
-        raise ExciteError(f"there is no style {style!r}: use one of {', '.join(get_args(Style))}.")
     if not 0 <= opacity <= 1:
         raise ExciteError(f"opacity must be within 0..1, not {opacity!r}: 0 hides the map, 1 covers the image.")
     values = checked_map(values.detach())
@@ -118,12 +116,19 @@ def overlay(
         strength = strength.clamp(min=0)  # cubic interpolation dips below zero beside a peak
     largest = strength.abs().max()
     scaled = (strength / largest if largest > 0 else strength).float().cpu()
-    drawn = _STYLES[style](lifted(image.convert("RGB")), scaled, opacity, signed)
+    drawn = _STYLES[checked_style(style)](lifted(image.convert("RGB")), scaled, opacity, signed)
     for box in boxes:
         _draw_box(drawn, box)
     if point is not None:
         _draw_ring(drawn, point)
     return drawn
+
+
+def checked_style(style: str) -> Style:
+    """The name of a style, or an error."""
+    if style not in get_args(Style):
+        raise ExciteError(f"there is no style {style!r}: use one of {', '.join(get_args(Style))}.")
+    return cast("Style", style)
 
 
 def lifted(picture: Image.Image) -> Image.Image:
