@@ -304,16 +304,17 @@ def layer_names(module: nn.Module, layers: Layers) -> list[str]:
     """The names of layers of a network, one or several, also given as the modules themselves (``net.layer3``)."""
     several = isinstance(layers, Iterable) and not isinstance(layers, str | nn.Module)
     given: list[Any] = list(layers) if several else [layers]  # type: ignore[arg-type]
-    if all(isinstance(layer, str) for layer in given):
-        return given
-    names = {id(child): name for name, child in plain_modules(module)[0].named_modules() if name}
-    for layer in given:
-        if not isinstance(layer, str) and id(layer) not in names:
-            raise LayerError(
-                f"this {type(layer).__name__} is no layer of {type(module).__name__}: give one of the modules of that "
-                "very network, such as net.layer3, or its name"
-            )
-    return [layer if isinstance(layer, str) else names[id(layer)] for layer in given]
+    names: dict[int, str] = {}
+    for k, layer in enumerate(given):
+        if not isinstance(layer, str):
+            names = names or {id(child): name for name, child in plain_modules(module)[0].named_modules() if name}
+            if id(layer) not in names:
+                raise LayerError(
+                    f"this {type(layer).__name__} is no layer of {type(module).__name__}: give one of the modules of "
+                    "that very network, such as net.layer3, or its name"
+                )
+            given[k] = names[id(layer)]
+    return given
 
 
 def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:

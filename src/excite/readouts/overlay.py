@@ -81,7 +81,8 @@ FOR_ANCHORS = ((174, 58, 0), (240, 150, 60), (244, 243, 240))  # deep orange to 
 SATURATION, BRIGHTNESS = 0.4, 0.8  # of the image without evidence, so that the colours of the map stand out
 DIM = 0.35  # the brightness of the image around a spotlight
 LEAST_LIGHT, MOST_LIFT = 0.36, 0.45  # the mean of an image, 0 to 1, below which it is lifted, and the least exponent
-LEVELS = (0.25, 0.5, 0.75)  # of the strongest evidence: where contours run
+LEVELS = {0.25: 128, 0.5: 192, 0.75: 255}  # of the strongest evidence, where contours run, and their colours
+SIGNED_LEVELS = {-0.75: 16, -0.5: 48, -0.25: 80, 0.25: 175, 0.5: 207, 0.75: 239}
 GAMMA = 0.6  # below 1, half the evidence covers more than half of the image
 FINER = 4  # marks are drawn this many times larger and reduced, which smooths their edges
 DARK, LIGHT = (12, 12, 20), (255, 255, 255)  # a light line between dark ones shows on any background
@@ -107,6 +108,7 @@ def overlay(
     A ring marks the ``point``, an outline each of the half-open ``boxes``. The result is a new RGB image of the same
     size.
     """
+    checked_style(style)
     if not 0 <= opacity <= 1:
         raise ExciteError(f"opacity must be within 0..1, not {opacity!r}: 0 hides the map, 1 covers the image.")
     values = checked_map(values.detach())
@@ -116,7 +118,17 @@ def overlay(
         strength = strength.clamp(min=0)  # cubic interpolation dips below zero beside a peak
     largest = strength.abs().max()
     scaled = (strength / largest if largest > 0 else strength).float().cpu()
-    drawn = _STYLES[checked_style(style)](lifted(image.convert("RGB")), scaled, opacity, signed)
+    picture, table = lifted(image.convert("RGB")), signed_colours() if signed else TABLES["evidence"]()
+    if style == "contours":
+        drawn = picture.copy()
+        _contours(drawn, scaled, table, SIGNED_LEVELS if signed else LEVELS)
+    else:
+        heat = style == "heat"
+        cover = scaled.abs() ** GAMMA * opacity if heat else scaled.clamp(min=0) ** GAMMA
+        index = np.rint((scaled.numpy() + 1) * 127.5 if signed else scaled.numpy() * 255).astype(np.uint8)
+        front = Image.fromarray(table[index]) if heat else picture
+        mask = Image.fromarray(np.rint(cover.numpy() * 255).astype(np.uint8))
+        drawn = Image.composite(front, _dimmed(picture, BRIGHTNESS if heat else DIM), mask)
     for box in boxes:
         _draw_box(drawn, box)
     if point is not None:
@@ -143,43 +155,14 @@ def _dimmed(picture: Image.Image, brightness: float) -> Image.Image:
     return ImageEnhance.Brightness(ImageEnhance.Color(picture).enhance(SATURATION)).enhance(brightness)
 
 
-def _cover(scaled: Tensor, opacity: float) -> Image.Image:
-    """How much of the image is covered at each pixel: more than in proportion to the evidence."""
-    return Image.fromarray(np.rint(scaled.abs().numpy() ** GAMMA * (opacity * 255)).astype(np.uint8))
-
-
-def _colours(scaled: Tensor, signed: bool) -> NDArray[np.uint8]:  # noqa: FBT001 - of every style
-    index = np.rint((scaled.numpy() + 1) * 127.5 if signed else scaled.numpy() * 255).astype(np.uint8)
-    return (signed_colours() if signed else TABLES["evidence"]())[index]
-
-
-def _heat(picture: Image.Image, scaled: Tensor, opacity: float, signed: bool) -> Image.Image:  # noqa: FBT001
-    colours = Image.fromarray(_colours(scaled, signed))
-    return Image.composite(colours, _dimmed(picture, BRIGHTNESS), _cover(scaled, opacity))
-
-
-def _spotlight(picture: Image.Image, scaled: Tensor, _opacity: float, _signed: bool) -> Image.Image:  # noqa: FBT001
-    return Image.composite(picture, _dimmed(picture, DIM), _cover(scaled.clamp(min=0), 1.0))
-
-
-def _contours(picture: Image.Image, scaled: Tensor, _opacity: float, signed: bool) -> Image.Image:  # noqa: FBT001
-    """Light lines with dark edges, the highest yellow; those of a signed map on both sides of zero, in its colours."""
-    drawn, width = picture.copy(), _line_width(picture)
-    for level in (*LEVELS, *(-level for level in LEVELS if signed)):
+def _contours(picture: Image.Image, scaled: Tensor, table: NDArray[np.uint8], levels: Mapping[float, int]) -> None:
+    """Draw lines with dark edges where the evidence crosses each level, in the colour of that number."""
+    width = _line_width(picture)
+    for level, number in levels.items():
         inside = (scaled * math.copysign(1, level) >= abs(level)).float()[None, None]
-        shade = level if signed else level + 1 - LEVELS[-1]
-        colour = tuple(_colours(torch.tensor([[shade]]), signed)[0, 0].tolist())
-        for ink, reach in ((DARK, width), (colour, max(1, width // 2))):
+        for ink, reach in ((DARK, width), (tuple(table[number].tolist()), max(1, width // 2))):
             around = max_pool2d(inside, 2 * reach + 1, 1, reach) + max_pool2d(-inside, 2 * reach + 1, 1, reach)
-            drawn.paste(ink, mask=Image.fromarray((around[0, 0].numpy() > 0).astype(np.uint8) * 255))
-    return drawn
-
-
-_STYLES: Mapping[str, Callable[[Image.Image, Tensor, float, bool], Image.Image]] = {
-    "heat": _heat,
-    "spotlight": _spotlight,
-    "contours": _contours,
-}
+            picture.paste(ink, mask=Image.fromarray((around[0, 0].numpy() > 0).astype(np.uint8) * 255))
 
 
 def _line_width(image: Image.Image) -> int:
