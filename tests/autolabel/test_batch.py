@@ -94,7 +94,7 @@ class TestAnswers:
         assert made.failures == []
         for number, answer in enumerate(answers):
             assert list(answer) == ["image", "maps"]
-            assert list(answer["maps"][0]) == "concept probability point box mass layer method overlay".split()
+            assert list(answer["maps"][0]) == "concept probability point box boxes mass layer method overlay".split()
             assert [one["overlay"] for one in answer["maps"]] == [f"out/{number}.{of}.png" for of in ("cat", "AC-DC")]
         drawn = {f"{n}{of}.png" for n in range(3) for of in ("-maps", ".cat", ".AC-DC")}
         assert set(files()) == {"answers.jsonl"} | drawn
