@@ -139,9 +139,11 @@ class AttentionMap:
         if self.objects is None or self.values.max() <= 0:
             box = threshold_box(self.values, self.image_size)
             return [] if box is None else [box]
-        if callable(self.objects):
-            object.__setattr__(self, "objects", tuple(region_boxes(self.objects(), self.image_size)))
-        return list(self.objects)
+        if not callable(self.objects):
+            return list(self.objects)
+        boxes = region_boxes(self.objects(), self.image_size)
+        object.__setattr__(self, "objects", tuple(boxes))
+        return boxes
 
     def upsample(self, size: tuple[int, int] | None = None, mode: Mode = "bicubic") -> torch.Tensor:
         """The values ``[height, width]`` at the image's own size, or at another ``(width, height)``.

@@ -122,7 +122,7 @@ def save_png(image: Image.Image, path: str | os.PathLike[str]) -> Path:
     return atomic_write(path, lambda file: image.save(file, format="PNG"))
 
 
-PICTURE_KINDS = {  # by suffix, with the settings of Pillow
+PICTURE_KINDS: dict[str, dict[str, Any]] = {  # by suffix, with the settings of Pillow
     ".png": {"format": "PNG"},
     ".jpg": {"format": "JPEG", "quality": 90},
     ".jpeg": {"format": "JPEG", "quality": 90},
@@ -132,7 +132,7 @@ PICTURE_KINDS = {  # by suffix, with the settings of Pillow
 
 def save_picture(image: Image.Image, path: str | os.PathLike[str]) -> Path:
     """Write an image in the format of its suffix, one of `PICTURE_KINDS`."""
-    settings: dict[str, Any] = PICTURE_KINDS[Path(path).suffix.lower()]
+    settings = PICTURE_KINDS[Path(path).suffix.lower()]
     return atomic_write(path, lambda file: image.save(file, **settings))
 
 

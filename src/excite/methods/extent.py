@@ -72,7 +72,7 @@ def _at(passes: Passes, units: Units, layers: tuple[str, ...], contrast: float =
     found = evidence * alike**SIMILAR if contrast else largest_region(evidence * alike)
     total = found.sum((1, 2), keepdim=True)
     maps = torch.where(total > 0, found / total, 0) * _mean(each[2] for each in scales)
-    return maps.unflatten(0, (len(units), -1))
+    return maps.view(len(units), -1, *grid)
 
 
 def _mean(values: Iterable[Tensor]) -> Tensor:
