@@ -26,6 +26,8 @@ BOXES_EXAMPLES = """\b
 Examples:
   excite boxes photos/ --concept dog --concept cat      where are dogs and cats in these images?
   excite boxes photos/ --concepts-from-folders          photos/dog/1.jpg shows a dog, photos/cat/1.jpg a cat
+  excite boxes photos/ --concept dog --draw             and draw them; see excite-out/boxes/index.html
+  excite boxes photos/ --concept dog --format yolo      for a detector; label-studio: to correct them by hand
   excite boxes photos/ --format csv --at-least 0.8      the best finding in each image, if it is probable
 """
 
@@ -155,7 +157,12 @@ def boxes_command(
             min=0, max=1, metavar="P", help="No box for what is less probable; 0.5, or 0 with --concepts-from-folders."
         ),
     ] = None,
-    kind: Annotated[str, Option("--format", help="How to write the boxes: coco, csv or voc.")] = "coco",
+    draw: Annotated[
+        bool, Option("--draw", help="Also draw the boxes, with their names, and show all images on a page, index.html.")
+    ] = False,
+    kind: Annotated[
+        str, Option("--format", help="How to write the boxes: coco, csv, voc, yolo or label-studio.")
+    ] = "coco",
     model: options.Model = DEFAULT_MODEL,
     weights: options.Weights = None,
     labels: options.LabelsFile = None,
@@ -192,7 +199,7 @@ def boxes_command(
     given = {name: value for name, value in how.items() if value is not None}
     query = BoxQuery(tuple(concept or ()), from_folders, at_least, given)
     classifier = Choice(model, weights, labels, size).load()
-    labeler = AutoLabeler(classifier, folders, out, query, kind, fresh=fresh)
+    labeler = AutoLabeler(classifier, folders, out, query, kind, fresh=fresh, drawn=draw)
     if taken := substitutions(labeler.targets):
         note(f"taken {taken}")
     answer = labeler.write(workers=executor, progress=progress)

@@ -29,12 +29,10 @@ def draw(picture: Image.Image, path: Path, question: object = None, *, replace: 
     Where a drawing for another question (all that it depends on, as plain values) has this name, the new one gets a
     hash of its question at the end of its name; with ``replace``, or without a question, it replaces the old one.
     """
-    mark, drawn = fingerprint(question, digits=10), is_drawn(path)
-    if question is not None and drawn and not replace and not is_drawn(path, question):
+    mark = fingerprint(question, digits=10)
+    if question is not None and not replace and is_drawn(path) and not is_drawn(path, question):
         path = path.with_stem(f"{path.stem}-{mark}")
-        drawn = is_drawn(path)
-    if path.exists() and not drawn:
-        raise ExciteError(f"{str(path)!r} is there already and was not drawn by excite: choose another --out")
+    check_drawn(path)
     if path.suffix.lower() == ".png":  # level 3 is quicker than the default 6 and as small
         about = PngInfo()
         about.add_text("Software", "excite")
@@ -42,6 +40,12 @@ def draw(picture: Image.Image, path: Path, question: object = None, *, replace: 
         return atomic_write(path, lambda file: picture.save(file, format="PNG", pnginfo=about, compress_level=3))
     comment = f"{COMMENT}{mark}".encode()
     return atomic_write(path, lambda file: picture.save(file, format="JPEG", quality=QUALITY, comment=comment))
+
+
+def check_drawn(path: Path) -> None:
+    """Raise an `ExciteError` if there is a file that excite has not drawn."""
+    if path.exists() and not is_drawn(path):
+        raise ExciteError(f"{str(path)!r} is there already and was not drawn by excite: choose another --out")
 
 
 def is_drawn(photo: Path, question: object = None) -> bool:
