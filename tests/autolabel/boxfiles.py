@@ -112,7 +112,7 @@ def read_yolo(out):
     about = yaml.safe_load((out / "data.yaml").read_text(encoding="utf-8"))
     assert about["train"] == about["val"] == "images"
     read = {}
-    for path in (out / about["train"]).iterdir():
+    for path in sorted((out / about["train"]).iterdir()):
         with Image.open(path) as picture:
             width, height = SIZES.get(path.resolve(), picture.size)
         boxes = []
@@ -129,8 +129,8 @@ def read_yolo(out):
 SIZES = {}  # of images whose documents say otherwise than their files
 
 
-def read_label_studio(out, served):
-    """The same from tasks, by the files that a server of the folder ``served`` gives; names are those it configures."""
+def read_label_studio(out):
+    """The same from tasks, by the files that a server of the folder above gives; names are those it configures."""
     config = minidom.parse(str(out / "label-config.txt")).documentElement  # noqa: S318 - our own
     (control,) = config.getElementsByTagName("RectangleLabels")
     (shown,) = config.getElementsByTagName("Image")
@@ -154,12 +154,18 @@ def read_label_studio(out, served):
             assert label in known
             boxes.append((label, region["score"], tuple(map(round, sides))))
             keys.append(region["id"])
-        read[(served / name).resolve()] = (size, sorted(boxes))
+        read[(out.absolute().parent / name).resolve()] = (size, sorted(boxes))
     assert len(set(keys)) == len(keys)
     return read
 
 
-READERS = {"coco": read_coco, "csv": read_csv, "voc": read_voc}
+READERS = {
+    "coco": read_coco,
+    "csv": read_csv,
+    "voc": read_voc,
+    "yolo": read_yolo,
+    "label-studio": read_label_studio,
+}
 
 
 def tree(folder, without=("records.jsonl", "written.jsonl")):

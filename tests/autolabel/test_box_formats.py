@@ -122,7 +122,7 @@ def test_round_trip(data):
         assert read_voc(out) == expected(document, by_file)
         SIZES.update({by_file(one): one.size for one in document.pictures})
         assert read_yolo(out) == without_scores(expected(document, by_file))
-        corrected = read_label_studio(out, photos.parent)
+        corrected = read_label_studio(out)
         assert {path: found for path, (_, found) in corrected.items()} == {
             path: found for path, (_, found) in expected(document, by_file).items()
         }
@@ -175,7 +175,7 @@ def test_names_that_are_no_text(tmp_path):
     for kind in ("yolo", "label-studio"):
         OutputFolder(tmp_path / "out", kind).write(find_format(kind)(document))
     (path,) = (by_file(one) for one in document.pictures)
-    assert list(read_yolo(tmp_path / "out")) == list(read_label_studio(tmp_path / "out", tmp_path)) == [path]
+    assert list(read_yolo(tmp_path / "out")) == list(read_label_studio(tmp_path / "out")) == [path]
     with pytest.raises(DataError, match="no format 'xyz': use one of coco, csv, voc, yolo, label-studio"):
         find_format("xyz")
 

@@ -18,7 +18,13 @@ from skimage import data
 import excite
 from excite.autolabel import FORMATS, AutoLabeler, BoxQuery
 
-FILES = {"coco": "boxes.json", "csv": "boxes.csv", "voc": "ImageSets/Main/trainval.txt"}
+FILES = {
+    "coco": "boxes.json",
+    "csv": "boxes.csv",
+    "voc": "ImageSets/Main/trainval.txt",
+    "yolo": "data.yaml",
+    "label-studio": "tasks.json",
+}
 COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
 
 FORKING = """
