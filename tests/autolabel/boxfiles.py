@@ -112,7 +112,7 @@ def read_yolo(out):
     about = yaml.safe_load((out / "data.yaml").read_text(encoding="utf-8"))
     assert about["train"] == about["val"] == "images"
     read = {}
-    for path in sorted((out / about["train"]).iterdir()):
+    for path in sorted((out / about["train"]).glob("[!.]*")):  # none before the first image is done
         with Image.open(path) as picture:
             width, height = SIZES.get(path.resolve(), picture.size)
         boxes = []
