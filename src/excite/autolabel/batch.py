@@ -138,8 +138,9 @@ class Batch:
     def _run(self, photos: Sequence[Path], executor: Executor, *, alone: bool) -> Generator[Answer, None, None]:
         work, files = self.work, file_names(photos)
         if work.drawing is not None:
-            every = {"at_least": 0.0, "most": None} if alone or work.arrays else {}
-            work = replace(work, drawing=replace(work.drawing, sheet=alone, **every))
+            drawing = replace(work.drawing, sheet=alone)
+            every = alone or work.arrays
+            work = replace(work, drawing=replace(drawing, at_least=0.0, most=None) if every else drawing)
         outcomes = answered(
             work,
             (AttendTask(photo, files[photo]) for photo in photos),

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -255,12 +256,12 @@ def to_supervision(found: Any, categories: Sequence[str] = ()) -> Any:
         array([[12., 30., 200., 180.]], dtype=float32)
     """
     try:
-        from supervision import Detections
+        detections = import_module("supervision").Detections
     except ImportError:
         raise ExciteError("supervision is not installed: pip install supervision") from None
     rows = list(_named_boxes(found))
     numbers = {name: k for k, name in enumerate(dict.fromkeys((*categories, *(name for name, _, _ in rows))))}
-    return Detections(
+    return detections(
         xyxy=np.array([box for _, _, box in rows], np.float32).reshape(-1, 4),
         confidence=np.array([score for _, score, _ in rows], np.float32),
         class_id=np.array([numbers[name] for name, _, _ in rows], np.int64),

@@ -35,14 +35,13 @@ from excite.readouts.gallery import SIDE, Card, check_gallery, file_link, write_
 from excite.vocabulary.labels import fold, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from excite.autolabel.files import Content
     from excite.jobs import Entry
+    from excite.jobs.loop import Progress
     from excite.models import Classifier
     from excite.vocabulary import Concept, Labels
-
-    Progress = Callable[[Iterator[Entry], int], Iterator[Entry]]
 
 PROBABLE = 0.5
 PAUSE = 5.0  # at least so many seconds between two writes of the files,
@@ -322,7 +321,7 @@ class AutoLabeler:
         document, page = self.document(), self.files.out / "index.html"
         pictures = document.pictures
         count = sum(len(one.boxes) for one in pictures)
-        shown = iter(pictures) if progress is None else progress(iter(pictures), len(pictures))
+        shown = pictures if progress is None else progress(pictures, len(pictures))
         cards = (card for one in shown for card in self._cards(one, document.categories, page))
         write_gallery(page, f"{count} boxes in {_images(len(pictures))} of {self.root.name or self.root}", cards)
 
