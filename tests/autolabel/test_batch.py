@@ -283,6 +283,14 @@ class TestReport:
             answers, _ = run(photos_of(folder / "[01].png"), "cat", drawing=Drawing(**options))
             assert {size_of(found["overlay"]) for answer in answers for found in answer["maps"]} == sizes
 
+    def test_a_page_says_what_is_not_on_it(self, folder, monkeypatch):
+        monkeypatch.setattr(module, "MOST_CARDS", 2)
+        answers, made = run(photos_of(folder), "cat", against=["dog"])
+        page = Page(made.page.read_text())
+        assert (len(answers), [tag for tag, _ in page.tags].count("img")) == (3, 2)
+        note = "cat: at least 0% probable; model tiny, method mwp, layer 1 against dog (the first 2 of 3 images)"
+        assert note in page.text
+
     def test_a_page_of_somebody_else_is_kept_and_costs_nothing(self, folder, looks):
         Path("out").mkdir()
         Path("out/index.html").write_text("<h1>mine</h1>")

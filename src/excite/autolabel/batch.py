@@ -10,8 +10,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image
-
 from excite import __version__
 from excite.api import attend
 from excite.attention import compare
@@ -23,10 +21,12 @@ from excite.io.files import save_npy
 from excite.jobs import Executor, ResultStore
 from excite.jobs.loop import answered
 from excite.readouts.box import DEFAULT_ALPHA
-from excite.readouts.gallery import SIDE, Card, check_gallery, file_link, write_gallery
+from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
+
+    from PIL import Image
 
     from excite.attention import AttentionMap
     from excite.jobs import Entry
@@ -179,14 +179,13 @@ class Batch:
         files = {row["concept"]: Path(row["overlay"]) for row in reversed(rows) if row["overlay"]}
         links = {concept: file_link(files[concept], page) for concept in facts if concept in files}
         photo = Path(answer["image"])
-        best = next((files[concept] for concept in links), None)
+        shown = next((files[concept] for concept in links), photo)
         try:
-            with Image.open(best) if best else read_image(photo) as image:
-                image.draft("RGB", (2 * SIDE, 2 * SIDE))  # a large JPEG is read at half its size or less
-                image.load()
-                yield Card(image, os.path.relpath(photo, folder), file_link(best or photo, page), facts, links)
-        except (OSError, ImageError) as error:
+            image = read_image(shown)
+        except ImageError as error:
             self.failures.append(str(error))
+        else:
+            yield Card(image, os.path.relpath(photo, folder), file_link(shown, page), facts, links)
 
 
 def _check_folder(out: Path) -> None:

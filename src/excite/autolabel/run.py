@@ -31,7 +31,7 @@ from excite.jobs import Executor, attempt
 from excite.jobs.loop import run
 from excite.models.classifier import identity
 from excite.readouts.figure import name_boxes
-from excite.readouts.gallery import SIDE, Card, check_gallery, file_link, write_gallery
+from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
 from excite.vocabulary.labels import fold, listed
 
 if TYPE_CHECKING:
@@ -328,20 +328,19 @@ class AutoLabeler:
     def _cards(self, one: ImageDetections, names: Sequence[str], page: Path) -> Iterator[Card]:
         """The card of an image; its boxes are drawn unless they are already. None if it has become unreadable."""
         path, boxes = one.picture.path, [(found.concept, found.box) for found in one.boxes]
-        drawing = self._drawing(one.picture) if boxes else path
+        shown = self._drawing(one.picture) if boxes else path
         try:
             question = [boxes, names, *file_state(path), __version__]
-            if boxes and not is_drawn(drawing, question):
+            if boxes and not is_drawn(shown, question):
                 small = shrunk(read_image(path), LONGEST)
                 drawn = name_boxes(small, boxes, names, scale=small.width / one.size[0])
-                draw(drawn, drawing, question, replace=True)
-            with Image.open(drawing) if boxes else read_image(path) as image:
-                image.draft("RGB", (2 * SIDE, 2 * SIDE))
-                image.load()
-                facts = {found.concept: found.probability for found in one.boxes}
-                yield Card(image, one.picture.name, file_link(drawing, page), facts)
-        except (OSError, ImageError) as error:
+                draw(drawn, shown, question, replace=True)
+            image = read_image(shown)
+        except ImageError as error:
             self.failures.append(str(error))
+        else:
+            facts = {found.concept: found.probability for found in one.boxes}
+            yield Card(image, one.picture.name, file_link(shown, page), facts)
 
     def _summary(self) -> dict[str, Any]:
         document = self.document()
