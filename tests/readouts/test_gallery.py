@@ -65,10 +65,10 @@ def test_it_sorts_and_filters_with_the_keyboard(tmp_path):
         found = {}
         for order in ("", "name", "concept", "probability", "of cat"):
             page.select_option("#order", order)
-            found[order] = page.locator("#cards > li .name").all_inner_texts()
+            found[order] = page.locator("#cards > li .name").all_text_contents()
         page.keyboard.press("/")
         page.keyboard.type("CAT jpg")
-        shown = page.locator("#cards > li:visible .name").all_inner_texts()
+        shown = page.locator("#cards > li:not([hidden]) .name").all_text_contents()
         assert page.inner_text("#count") == "2 of 4"
         page.keyboard.press("Escape")
         assert page.inner_text("#count") == "4 of 4"
