@@ -310,7 +310,7 @@ class TestReport:
         assert first == old
         told = [{"concepts": ["cat"], "layers": None, "method": "mwp", "against": []}] * 3
         told += [{"concepts": ["dog"], "layers": ["0"], "method": "c-mwp", "against": ["cat"]}] * 3
-        assert [line["question"] for line in others] == [{"model": "tiny", **one, "alpha": 1.0} for one in told]
+        assert [line["question"] for line in others] == [{"model": "tiny", **one, "alpha": None} for one in told]
 
 
 class TestWorkers:
