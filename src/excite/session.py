@@ -98,7 +98,9 @@ class Session:
             for method in methods:
                 form = self._forms[method] = (method.plain or method) if self._against else method
                 named = layer[method] if isinstance(layer, Mapping) else layer
-                self.layers[form] = chosen_layers(form, classifier, inputs[1.0], named)
+                self.layers[form] = (
+                    recommended_layers(form, classifier, inputs[1.0]) if named is None else _named(classifier, named)
+                )
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop; made when it is first needed."""
@@ -293,11 +295,6 @@ def _new_session(
 ) -> Iterator[Session]:
     inputs = {scale: classifier.prepared(image, scale)[None] for scale in scales}
     yield Session(classifier, inputs, [method], against=against)
-
-
-def chosen_layers(method: Method, classifier: Classifier, batch: Tensor, layer: Layers | None) -> list[str]:
-    """The names of the layers given, by name or as modules; None: of the recommended ones."""
-    return recommended_layers(method, classifier, batch) if layer is None else _named(classifier, layer)
 
 
 def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) -> list[str]:

@@ -24,7 +24,8 @@ from excite.methods import find_method
 from excite.models import Preprocess
 from excite.models.classifier import identity
 from excite.propagation.excitation_pass import signals_at
-from excite.session import Session, as_list, chosen_layers, weight_versions
+from excite.propagation.taps import layer_names
+from excite.session import Session, as_list, recommended_layers, weight_versions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +112,8 @@ class Compiled:
         self._method = find_method(method)
         example = example_sizes(classifier, size, dynamic=size is None)
         blank = torch.zeros(1, 3, example.height, example.width)
-        self.layer = chosen_layers(self._method, classifier, blank, layer)[0]
+        named = None if layer is None else layer_names(classifier.module, [layer])
+        self.layer = (named or recommended_layers(self._method, classifier, blank))[0]
         self._versions = weight_versions(classifier)
         self.path = _graph_path(classifier, self.layer, method, size)
         self._graph, self.sizes = self._opened(size, threads)

@@ -19,7 +19,8 @@ from excite.io.files import atomic_write
 from excite.methods import find_method
 from excite.models import Preprocess
 from excite.propagation import prior
-from excite.session import chosen_layers
+from excite.propagation.taps import layer_names
+from excite.session import recommended_layers
 
 if TYPE_CHECKING:
     import os
@@ -100,7 +101,8 @@ def export(
     check_overwrite(path)
     sizes = example_sizes(classifier, size, dynamic=dynamic)
     with quiet_torch():
-        where = chosen_layers(find_method(method), classifier, noise_image(sizes)[None], layer)[0]
+        named = None if layer is None else layer_names(classifier.module, [layer])
+        where = (named or recommended_layers(find_method(method), classifier, noise_image(sizes)[None]))[0]
         module = MapModule(classifier.module, where, method)
         _try_once(module, sizes, classifier)
         traced = trace_map(module, sizes)

@@ -128,7 +128,8 @@ def overlay(
         index = np.rint((scaled.numpy() + 1) * 127.5 if signed else scaled.numpy() * 255).astype(np.uint8)
         front = Image.fromarray(table[index]) if heat else picture
         mask = Image.fromarray(np.rint(cover.numpy() * 255).astype(np.uint8))
-        drawn = Image.composite(front, _dimmed(picture, BRIGHTNESS if heat else DIM), mask)
+        grey = ImageEnhance.Color(picture).enhance(SATURATION)
+        drawn = Image.composite(front, ImageEnhance.Brightness(grey).enhance(BRIGHTNESS if heat else DIM), mask)
     for box in boxes:
         _draw_box(drawn, box)
     if point is not None:
@@ -149,10 +150,6 @@ def lifted(picture: Image.Image) -> Image.Image:
     mean, detail = grey.mean[0] / 255, grey.extrema[0][0] < grey.extrema[0][1]
     exponent = max(MOST_LIFT, math.log(LEAST_LIGHT) / math.log(mean)) if detail and mean < LEAST_LIGHT else 1.0
     return picture if exponent == 1 else picture.point([round(255 * (k / 255) ** exponent) for k in range(256)] * 3)
-
-
-def _dimmed(picture: Image.Image, brightness: float) -> Image.Image:
-    return ImageEnhance.Brightness(ImageEnhance.Color(picture).enhance(SATURATION)).enhance(brightness)
 
 
 def _contours(picture: Image.Image, scaled: Tensor, table: NDArray[np.uint8], levels: Mapping[float, int]) -> None:
