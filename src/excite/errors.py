@@ -1,9 +1,11 @@
-"""Every error a user can meet; and `renamed`, for names of the public API that have changed."""
+"""Every error a user can meet; and `lazy` and `renamed`, for names of packages imported late or changed."""
 
 from __future__ import annotations
 
+import pkgutil
 import sys
 import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -142,3 +144,29 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], object]:
         return getattr(sys.modules[module], names[name])
 
     return find
+
+
+def lazy(
+    package: str, homes: Mapping[str, str], otherwise: Callable[[str], object]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The ``__getattr__`` and ``__dir__`` of a package whose names and modules are imported when first used.
+
+    Args:
+        package: its name.
+        homes: the modules below it, each with the names to import from it, separated by blanks.
+        otherwise: the answer to any other name.
+    """
+    where = {name: f"{package}.{home}" for home, names in homes.items() for name in names.split()}
+    this = sys.modules[package]
+    inner = {module.name for module in pkgutil.iter_modules(this.__path__) if not module.name.startswith("_")}
+
+    def find(name: str) -> object:
+        if name in inner:
+            return import_module(f"{package}.{name}")
+        if name not in where:
+            return otherwise(name)
+        found = getattr(import_module(where[name]), name)
+        setattr(this, name, found)
+        return found
+
+    return find, lambda: sorted({*vars(this), *where, *inner})

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from excite import DEFAULT_MODEL
 from excite.cli import options
 from excite.cli.console import note, print_columns, say, say_json
-from excite.models.cards import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

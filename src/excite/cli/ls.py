@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from excite import DEFAULT_MODEL
 from excite.cli import options
 from excite.cli.console import print_columns, progress, say, say_json
-from excite.models.cards import DEFAULT_MODEL
 
 FETCH_EXAMPLES = """\b
 Examples:
@@ -71,8 +71,16 @@ def methods(as_json: Json = False) -> None:
     """The ways to make a map."""
     from excite.methods import METHODS
 
-    rows = [{"method": method.name, "description": method.description} for method in METHODS.values()]
-    _show(rows, as_json, "next: excite attend PHOTO --method METHOD")
+    if as_json:
+        say_json([{"method": one.name, "description": one.description, "main": one.main} for one in METHODS.values()])
+        return
+    width = max(map(len, METHODS))
+    for title, main in (("methods", True), ("for comparison", False)):
+        say(title, bold=True)
+        for one in METHODS.values():
+            if one.main is main:
+                say(f"  {one.name:{width}}  {one.description}")
+    say("next: excite attend PHOTO --method METHOD", dim=True)
 
 
 @app.command()

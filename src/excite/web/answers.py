@@ -148,6 +148,7 @@ class MethodAnswer(BaseModel):
 
     name: str
     description: str
+    main: bool
 
 
 class ModelsAnswer(BaseModel):

@@ -128,6 +128,7 @@ def page_html(service: Service, reports: Sequence[Report], examples: Mapping[str
         "page.html",
         models=list(service.models),
         methods=methods,
+        for_comparison=[method.name for method in METHODS.values() if not method.main],
         side_by_side=[*SIDE_BY_SIDE, *(name for name in METHODS if name not in SIDE_BY_SIDE)],
         compared=SIDE_BY_SIDE,
         tables={name: table().ravel().tolist() for name, table in TABLES.items()},
