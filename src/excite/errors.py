@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConceptError", "DataError", "ExciteError", "FetchError", "ImageError", "LayerError", "LostSignalWarning",
     "MethodError", "ModelError", "NoRuleError", "NumberError", "ProposalError", "ReplacedOperatorsWarning",
-    "SignalError", "SizeError", "UnverifiedWarning", "VerificationError",
+    "SignalError", "SizeError", "SplitError", "UnverifiedWarning", "VerificationError",
 ]  # fmt: skip
 
 
@@ -112,6 +112,10 @@ class ImageError(ExciteError):
 
 class DataError(ExciteError):
     """A data set, its annotations or one of its samples cannot be used."""
+
+
+class SplitError(DataError):
+    """The data set has no such split."""
 
 
 class ProposalError(DataError):

@@ -25,6 +25,7 @@ Examples:
 FINETUNE_EXAMPLES = """\b
 Examples:
   excite finetune --data VOCdevkit/VOC2007 --out voc                 EfficientNet-Lite0 learns VOC's 20 categories
+  excite finetune --data photos --out pets --held-out 0.2            photos/dog/*.jpg, photos/cat/*.jpg
   excite finetune --data VOCdevkit/VOC2007 --out voc --model vgg16 --augment      the paper's own way
   excite finetune --data coco --split train2017 --out pets --categories dog,cat --held-out 0.1
   excite attend photo.jpg dog --model voc                            any command takes the folder
@@ -139,9 +140,12 @@ def _print_files(answer: dict[str, Any]) -> None:
 @shared.grouped
 def finetune_command(
     *,
-    data: Annotated[Path, typer.Option(help="The folder of images to learn from: VOC, COCO, or with labels only.")],
+    data: Annotated[
+        Path,
+        typer.Option(help="Images to learn from: VOC, COCO, or a folder for each label."),
+    ],
     out: OutFolder,
-    split: Annotated[str, typer.Option(help="Which part of the data.")] = "train",
+    split: Annotated[str | None, typer.Option(help="Which part of the data; train, or all of it, if none.")] = None,
     model: shared.Model = "efficientnet-lite0",
     weights: shared.Weights = None,
     labels: shared.LabelsFile = None,
