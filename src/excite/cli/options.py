@@ -68,6 +68,9 @@ Hints = Annotated[
 CorpusArgument = Annotated[
     Path, Argument(metavar="CORPUS", help="A Parquet file with the columns image, tags, user; or a folder of such.")
 ]
+RawCorpusArgument = Annotated[
+    Path, Argument(metavar="CORPUS", help="Parquet (a file or a folder of parts), CSV, TSV or JSON Lines; also .gz.")
+]
 Columns = Annotated[
     str | None,
     Option(metavar="NAME=COLUMN,...", help="What image, tags and user are called there, as in tags=keywords."),
