@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 import sys
 import warnings
 from importlib import import_module
@@ -68,6 +69,28 @@ def one_line(message: str) -> str:
 def shortened(text: str, longest: int = LONGEST_WORD, first: int = 220, last: int = 60) -> str:
     """A text without its middle, if it is longer than that."""
     return text if len(text) <= longest else f"{text[:first]}...{text[-last:]}"
+
+
+IN_PYTHON = r"(?<![\w/.])(?:excite\.(?:attend|ground|load|mwp|wrap)\b|wrap\(|Preprocess\(|fully_convolutional=|verify=)"
+IN_A_SHELL = r"`excite |(?<!\S)--[a-z]|pip install "
+CLAUSES = re.compile(r"(, or |, and |[,;:.] |(?<=\?) )")
+
+
+def without_clauses(message: str, pattern: str) -> str:
+    """A message without the brackets and clauses, but for the first, in which a pattern occurs.
+
+    Messages say what to do in Python and in a shell. The commands leave the former out, the page of a server both.
+
+    Example:
+        >>> without_clauses("No label is called 'x'. `excite ls labels` lists all 80.", IN_A_SHELL)
+        "No label is called 'x'."
+        >>> without_clauses("it has no places: name a layer, or use excite.mwp for its neurons", IN_PYTHON)
+        'it has no places: name a layer'
+    """
+    first, *others = CLAUSES.split(re.sub(rf"\s+\([^()]*(?:{pattern})[^()]*\)", "", message))
+    pairs = zip(others[::2], others[1::2], strict=True)
+    kept = first + "".join(end + clause for end, clause in pairs if not re.search(pattern, clause))
+    return message if kept == message else kept.rstrip(" .,;:") + "." * (message.endswith(".") and kept[-1:] != "?")
 
 
 class NoRuleError(ExciteError):
