@@ -96,10 +96,13 @@ def labels(
     known = find_card(model).labels()
     if known is None:
         raise ConceptError(f"{model} has no labels: its concepts are numbers, unless other commands get --labels FILE")
-    found = known.search(text) if text else range(len(known))
+    found = known.listed(text)
     if not found:
         raise ConceptError(f"no label contains {text!r}: `excite ls labels` lists all {len(known)}")
-    rows = [{"index": unit, "label": known.name(unit), "synonyms": list(known.synonyms(unit)[1:])} for unit in found]
+    rows = [
+        {"index": unit, "label": known.name(unit), "synonyms": list(known.synonyms(unit)[1:]), "also": others}
+        for unit, *others in found
+    ]
     _show(rows, as_json, "next: excite attend PHOTO LABEL")
 
 
@@ -112,7 +115,7 @@ def _show(rows: list[dict[str, Any]], as_json: bool, next_step: str) -> None:
 
 
 def _text(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, list) else "" if value is None else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
 def _published(name: str) -> str:
