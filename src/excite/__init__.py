@@ -18,7 +18,7 @@ if _typing.TYPE_CHECKING:
     from excite.attention import AttentionMap, compare
     from excite.errors import ExciteError
     from excite.export.compiled import Compiled, compile  # noqa: A004 - the word that torch and re have for it, too
-    from excite.grounding import Grounded, Region, ground
+    from excite.grounding.ground import Grounded, Region, ground
     from excite.methods import METHODS
     from excite.models import MODELS, Classifier, load, wrap
     from excite.propagation import absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all

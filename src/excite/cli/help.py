@@ -76,7 +76,7 @@ class Commands(typer.Typer):
     def __init__(self, **more: Any) -> None:
         super().__init__(cls=HelpfulGroup, rich_markup_mode=None, **more)
 
-    def command(self, name: str | None = None, **more: Any) -> Callable[..., Any]:  # type: ignore[override]
+    def command(self, name: str | None = None, **more: Any) -> Callable[..., Any]:
         """Add a command, as `typer.Typer.command` does."""
         return super().command(name, **{"cls": HelpfulCommand, **more})
 

@@ -8,6 +8,7 @@ hashes of 128, 64 and 64 bits: that any two of 17 million images are wrongly tak
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import combinations, groupby
 from operator import itemgetter
@@ -43,7 +44,7 @@ def usual_count(rows: int) -> int:
         >>> [usual_count(rows) for rows in (100, 3_300, 1_000_000, 17_000_000, 10**9)]
         [2, 14, 243, 1000, 1000]
     """
-    return max(2, min(PAPER_COUNT, round(PAPER_COUNT * (rows / PAPER_ROWS) ** 0.5)))
+    return max(2, min(PAPER_COUNT, round(PAPER_COUNT * math.sqrt(rows / PAPER_ROWS))))
 
 
 @dataclass(frozen=True)
