@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import excite as package
-from excite.cli.help import complete_layers, complete_methods, complete_models
+from excite.cli.help import completes
 
 MOST = 0.3  # seconds of the processor; the clock also counts what else the machine does
 TIMED = """
@@ -75,13 +75,12 @@ def test_help_comes_in_short_groups_with_rare_options_behind_help_all(excite):
 def test_the_shell_completes_names(tmp_path, monkeypatch, compiled):
     """Names that were found once are kept: the shell then gets them without torch."""
     monkeypatch.setenv("EXCITE_HOME", str(tmp_path))
-    assert complete_methods("gra") == ["grad-cam", "grad"]
-    assert complete_models("every") == ["everyday"]
     asked = SimpleNamespace(params={"model": "everyday"})
-    assert complete_layers(asked, "blocks.14.expand.") == [
-        f"blocks.14.expand.{name}" for name in ("conv", "norm", "act")
-    ]
-    assert complete_layers(SimpleNamespace(params={"model": "no-such"}), "") == []
+    assert completes("methods")(asked, "gra") == ["grad-cam", "grad"]
+    assert completes("models")(asked, "every") == ["everyday"]
+    layers = completes("layers")(asked, "blocks.14.expand.")
+    assert layers == [f"blocks.14.expand.{name}" for name in ("conv", "norm", "act")]
+    assert completes("layers")(SimpleNamespace(params={"model": "no-such"}), "") == []
     for typed, offered in (("excite attend p.jpg --method gra", "grad-cam grad"), ("excite bench po", "pointing")):
         words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_EXCITE_COMPLETE": "complete_bash"}
         assert answer_of("", compiled, **words)[0] == offered.split()

@@ -81,61 +81,40 @@ class Commands(typer.Typer):
         return super().command(name, **{"cls": HelpfulCommand, **more})
 
 
-# Completion. Names are kept in a file for each version: to ask for them takes torch, and seconds.
+def completes(what: str) -> Callable[[typer.Context, str], list[str]]:
+    """What the shell offers for the beginning of a name: of "models", "methods", or "layers" of the model named so far.
+
+    Names are kept in a file for each version: to find them takes torch, and seconds. Where they cannot be found none is
+    offered, as a shell has no place for errors.
+    """
+
+    def offered(context: typer.Context, incomplete: str) -> list[str]:
+        from excite import DEFAULT_MODEL, __version__
+        from excite.errors import ExciteError
+        from excite.io.cache import fingerprint
+        from excite.io.fetch import cache_folder
+        from excite.io.files import save_json
+
+        given = context.params.get("model") or DEFAULT_MODEL
+        model = given if isinstance(given, str) else given[0]
+        file = cache_folder() / "names" / f"{fingerprint([__version__, what, model if what == 'layers' else ''])}.json"
+        names: list[str] = []
+        with suppress(OSError, ValueError):
+            names = json.loads(file.read_text(encoding="utf-8"))
+        if not names:
+            with suppress(OSError, ExciteError):
+                names = _names(what, model)
+                save_json(names, file)
+        return [name for name in names if name.startswith(incomplete)]
+
+    return offered
 
 
-def complete_models(incomplete: str) -> list[str]:
-    """The names of classifiers; for anything else the shell completes the names of files."""
-    return _starting(incomplete, "models", lambda: [*_models(), "torchvision:", "timm:"])
-
-
-def complete_methods(incomplete: str) -> list[str]:
-    """The names of methods."""
-    return _starting(incomplete, "methods", _methods)
-
-
-def complete_layers(context: typer.Context, incomplete: str) -> list[str]:
-    """The layers of the classifier that the command line names so far."""
-    from excite import DEFAULT_MODEL
-
-    model = context.params.get("model") or DEFAULT_MODEL
-    name = model if isinstance(model, str) else model[0]
-    return _starting(incomplete, f"layers of {name}", lambda: _layers(name))
-
-
-def _models() -> list[str]:
-    from excite.models import MODELS
-
-    return list(MODELS)
-
-
-def _methods() -> list[str]:
+def _names(what: str, model: str) -> list[str]:
     from excite.methods import METHODS
-
-    return list(METHODS)
-
-
-def _layers(model: str) -> list[str]:
-    from excite.models import Choice
+    from excite.models import MODELS, Choice
     from excite.models.layers import outline
 
-    return [layer.name for layer in outline(Choice(model, weights="random").load())[0]]
-
-
-def _starting(incomplete: str, what: str, find: Callable[[], list[str]]) -> list[str]:
-    """The names that begin so; none where they cannot be found: a shell has no place for errors."""
-    from excite import __version__
-    from excite.errors import ExciteError
-    from excite.io.cache import fingerprint
-    from excite.io.fetch import cache_folder
-    from excite.io.files import save_json
-
-    file = cache_folder() / "names" / f"{fingerprint([__version__, what])}.json"
-    names: list[str] = []
-    with suppress(OSError, ValueError):
-        names = json.loads(file.read_text(encoding="utf-8"))
-    if not names:
-        with suppress(OSError, ExciteError):
-            names = find()
-            save_json(names, file)
-    return [name for name in names if name.startswith(incomplete)]
+    if what == "layers":
+        return [layer.name for layer in outline(Choice(model, weights="random").load())[0]]
+    return list(METHODS) if what == "methods" else [*MODELS, "torchvision:", "timm:"]

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from excite.cli.console import help_without_command
-from excite.cli.help import Commands, complete_layers, complete_methods, complete_models
+from excite.cli.help import Commands, completes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 PLAIN_IMAGENET = "efficientnet-lite0"  # the default of the benchmarks, whose published tables are made with it
 MODEL_HELP = "The classifier: a name of `excite ls models`, torchvision:NAME, timm:NAME, or a Caffe or weights file."
 
-Model = Annotated[str, Option(help=MODEL_HELP, autocompletion=complete_models)]
-ModelArgument = Annotated[str, Argument(metavar="MODEL", help=MODEL_HELP, autocompletion=complete_models)]
+Model = Annotated[str, Option(help=MODEL_HELP, autocompletion=completes("models"))]
+ModelArgument = Annotated[str, Argument(metavar="MODEL", help=MODEL_HELP, autocompletion=completes("models"))]
 Weights = Annotated[
     str | None, Option(metavar="FILE", help="Weights for it: safetensors, a state dict, a .caffemodel; or `random`.")
 ]
@@ -38,10 +38,10 @@ Size = Annotated[
     int | None, Option(min=1, help="The shorter side of the images it sees; by default as it was trained.")
 ]
 Layer = Annotated[
-    str | None, Option(help="Where to read the map; see `excite ls layers`.", autocompletion=complete_layers)
+    str | None, Option(help="Where to read the map; see `excite ls layers`.", autocompletion=completes("layers"))
 ]
 Method = Annotated[
-    str | None, Option(help="How to make the map; see `excite ls methods`.", autocompletion=complete_methods)
+    str | None, Option(help="How to make the map; see `excite ls methods`.", autocompletion=completes("methods"))
 ]
 Overlays = Annotated[bool, Option("--overlays/--no-overlays", help="Whether to draw images.")]
 FullyConvolutional = Annotated[
