@@ -108,7 +108,7 @@ def _even(maps: Tensor) -> Tensor:
 
 
 _ABOUT = "for boxes: the extent of the main object, from winners and similar activations"
-EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps)
+EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps, main=True)
 _ALL = "for boxes: the extent of every object of the concept, with contrast (the boxes that are shown)"
 C_EXTENT = Method("c-extent", _ALL, _contrastive, place="joint", scales=SCALES, taps=taps, plain=EXTENT)
 
