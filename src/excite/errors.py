@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConceptError", "DataError", "ExciteError", "FetchError", "ImageError", "LayerError", "LostSignalWarning",
     "MethodError", "ModelError", "NoRuleError", "NumberError", "ProposalError", "ReplacedOperatorsWarning",
-    "SignalError", "SizeError", "UnverifiedWarning", "VerificationError",
+    "SignalError", "SizeError", "TrainingModeWarning", "UnknownPreprocessWarning", "UnverifiedWarning", "VerificationError",
 ]  # fmt: skip
 
 
@@ -126,6 +126,14 @@ class ReplacedOperatorsWarning(UserWarning):
 
 class LostSignalWarning(UserWarning):
     """Hardly any of the top-down signal arrived at the layer: the map says next to nothing."""
+
+
+class TrainingModeWarning(UserWarning):
+    """The network is in training mode, where dropout or batch statistics change its answers."""
+
+
+class UnknownPreprocessWarning(UserWarning):
+    """The network does not say how its images are normalised: the usual mean and deviation are taken."""
 
 
 class UnverifiedWarning(UserWarning):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 import torch
 
 from excite.attention import AttentionMap
-from excite.errors import ConceptError, ExciteError, LayerError, LostSignalWarning, ModelError, UnverifiedWarning
+from excite.errors import ConceptError, ExciteError, LayerError, LostSignalWarning, UnverifiedWarning
 from excite.images import read_image
 from excite.io.cache import ByteCache, fingerprint
 from excite.methods import find_method
@@ -82,18 +82,19 @@ class Session:
         layer: str | Sequence[str] | Mapping[Method, Sequence[str]] | None = None,
         against: Sequence[Cue] | Cue | None = None,
     ) -> None:
-        self.classifier, self.inputs = classifier, inputs
+        self.classifier = classifier
+        self.inputs = {scale: classifier.placed(batch) for scale, batch in inputs.items()}
         self.lock = threading.Lock()
         self._against = as_list(against) or ()
         self._forms: dict[Method, Method] = {}
         self.layers: dict[Method, list[str]] = {}
         self._passes: dict[tuple[Forward, float], Any] = {}
-        with self._network_errors():
+        with classifier.running(*self.inputs.values()):
             for method in methods:
                 form = self._forms[method] = (method.plain or method) if self._against else method
                 named = layer[method] if isinstance(layer, Mapping) else layer
                 self.layers[form] = (
-                    recommended_layers(form, classifier, inputs[1.0]) if named is None else _named(named)
+                    recommended_layers(form, classifier, self.inputs[1.0]) if named is None else _named(named)
                 )
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
@@ -147,9 +148,9 @@ class Session:
 
     @cached_property
     def probabilities(self) -> Tensor:
-        """The classifier's probabilities [N, units]."""
-        with self._network_errors():
-            return self.classifier.probabilities(self.output.float())
+        """The classifier's probabilities [N, units], on the CPU."""
+        with self.classifier.running(*self.inputs.values()):
+            return self.classifier.probabilities(self.output.float()).cpu()
 
     @cached_property
     def labels(self) -> Labels:
@@ -178,7 +179,7 @@ class Session:
             units: for each signal and each image, the weights of the output units where the signal starts.
         """
         form = self._forms[method]
-        with self._network_errors():
+        with self.classifier.running(*self.inputs.values()):
             return form.maps(self, units, self.layers[form])
 
     def attend(
@@ -200,7 +201,8 @@ class Session:
         signals = list(zip_longest(*wanted))  # the n-th concepts of all images are one signal
         if not signals:
             return answers
-        maps = self.maps(method, [[self._units(k, one, rivals) for k, one in enumerate(each)] for each in signals])
+        found = self.maps(method, [[self._units(k, one, rivals) for k, one in enumerate(each)] for each in signals])
+        maps = {layer: values.detach().float().cpu() for layer, values in found.items()}  # once, not for each map
         for number, each in enumerate(signals):
             for k, concept in enumerate(each):
                 for layer, values in maps.items() if concept is not None else ():
@@ -237,7 +239,7 @@ class Session:
         image: Image.Image,
     ) -> AttentionMap:
         """The positive part of a map, with its facts; warns where nearly nothing of the signal arrived."""
-        values = raw.detach().float().clamp(min=0)
+        values = raw.clamp(min=0)
         mass = float(values.double().sum())  # gradients may be near the largest float
         excitation = method.forward == "excitation"  # the size of a gradient means nothing
         if excitation and mass < ROUNDED and (method.plain is not None or rivals):
@@ -260,20 +262,6 @@ class Session:
             image=image,
             units=concept.units,
         )
-
-    @contextmanager
-    def _network_errors(self) -> Iterator[None]:
-        """Add the network's name, the size of its input and the remedy to the errors that torch raises."""
-        try:
-            yield
-        except RuntimeError as error:
-            reason = str(error).partition("\n")[0]
-            sizes = " and ".join(" x ".join(map(str, batch.shape[1:])) for batch in self.inputs.values())
-            once = ", and choose a method with one scale, such as c-mwp" if len(self.inputs) > 1 else ""
-            raise ModelError(
-                f"{self.classifier.name} fails on an image preprocessed to {sizes}: {reason}. If it takes images of "
-                f"one size only, load it with fully_convolutional=True, or use Preprocess(square=True){once}"
-            ) from error
 
 
 def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) -> list[str]:
