@@ -1,6 +1,6 @@
 """An accelerator for machines without one: tensors on another device, with real values.
 
-A tensor on it is a subclass of Tensor that says it lies on ``DEVICE``. Each operation runs on the CPU; one that mixes both
+A tensor on it is a subclass of Tensor that says it lies on ``DEVICE``. Operations run on the CPU; one that mixes both
 devices fails, as on a GPU, and so do ``.numpy()`` and (``double=False``, as Apple's) double precision. Whatever makes
 the CPU wait for the device is counted in ``waits``.
 """
@@ -63,7 +63,9 @@ class Accelerator(TorchDispatchMode):
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         here = [tensor for tensor in tensors if isinstance(tensor, Accelerated)]
         if here and name not in ACROSS and any(each.dim() for each in tensors if not isinstance(each, Accelerated)):
-            raise RuntimeError(f"{name}: expected all tensors to be on the same device, but found two: {DEVICE} and cpu")
+            raise RuntimeError(
+                f"{name}: expected all tensors to be on the same device, but found two: {DEVICE} and cpu"
+            )
         asked = kwargs.get("device")
         there = bool(here) if asked is None else torch.device(asked).type == DEVICE.type
         if asked is not None:

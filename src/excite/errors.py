@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ConceptError", "DataError", "ExciteError", "FetchError", "ImageError", "LayerError", "LostSignalWarning",
     "MethodError", "ModelError", "NoRuleError", "NumberError", "ProposalError", "ReplacedOperatorsWarning",
-    "SignalError", "SizeError", "TrainingModeWarning", "UnknownPreprocessWarning", "UnverifiedWarning", "VerificationError",
+    "SignalError", "SizeError", "TrainingModeWarning", "UnknownPreprocessWarning", "UnverifiedWarning",
+    "VerificationError",
 ]  # fmt: skip
 
 

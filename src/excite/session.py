@@ -22,7 +22,7 @@ from excite.images import read_image
 from excite.io.cache import ByteCache, fingerprint
 from excite.methods import find_method
 from excite.methods.extent import JOINT
-from excite.models.layers import default_layer, layer_pair, top_layer
+from excite.models.layers import check_maps, default_layer, layer_pair, top_layer
 from excite.propagation import ExcitationPass, Gradients, held_bytes, verify
 from excite.propagation.rules import version_of
 from excite.vocabulary import Concept
@@ -96,6 +96,8 @@ class Session:
                 self.layers[form] = (
                     recommended_layers(form, classifier, self.inputs[1.0]) if named is None else _named(named)
                 )
+                if named is not None or classifier.layer in self.layers[form]:
+                    self._check_maps(form)
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop; made when it is first needed."""
@@ -114,6 +116,14 @@ class Session:
             self._verify(tuple(forward.readings), scale)
             self._passes[name, scale] = forward
         return forward
+
+    def _check_maps(self, method: Method) -> None:
+        """Refuse layers that a user named and that are no maps."""
+        known = () if self.classifier.trial else self.classifier.layers
+        taps = [tap for layer in self.layers[method] for tap in (method.taps(layer) if method.taps else (layer,))]
+        asked = [layer for layer in taps if layer not in {"input", *known}]
+        if asked:
+            check_maps(self.classifier, asked, next(iter(self.inputs.values())))
 
     def _verify(self, layers: tuple[str, ...], scale: float) -> None:
         """Compare the response of a wrapped network with the graph, on the first image that is read at these layers."""

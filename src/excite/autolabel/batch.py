@@ -140,7 +140,10 @@ class AttendWork:
         )
         written: list[Path] = []
         rows = []
-        asked = [os.path.realpath(task.photo), asdict(replace(query, concepts=None, layers=None))]
+        asked = [
+            os.path.realpath(task.photo),
+            {**asdict(replace(query, concepts=None, layers=None)), "model": query.model.asked()},
+        ]
         drawn = [[found.concept, found.units, found.layer] for found in maps]
         for found, file, about in zip(maps, map_names(task.files, maps), drawn, strict=True):
             overlay = self.out / f"{file}.png"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 import warnings
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 MAX_ASPECT = 4  # a longer image is squeezed: enlarged as it is, a strip would take all memory
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)  # that a network computes in
-TRIED_ASPECT = (4, 3)  # of the blank image on which a network shows whether it takes images that are not square
+ASPECTS = ((4, 3), (3, 2))  # of the blank images on which a network shows what it takes; rounded, one may be square
 EVEN = 32  # the stride of most networks: some take only sides that are multiples of it
 LARGEST_SIDE = 2048  # a larger number in an error is no side of an image
 
@@ -176,7 +177,7 @@ class Classifier:
 
         It is found on blank images, so that it depends on no image; where none fits, the first error is the user's.
         """
-        if not self.trial or preprocess.square:
+        if not self.trial or isinstance(preprocess, OneSize):
             return preprocess
         if scale not in self.known:
             error = self._error(preprocess)
@@ -186,25 +187,28 @@ class Classifier:
 
     def _other_size(self, preprocess: Preprocess, error: str) -> Preprocess:
         even = replace(preprocess, multiple=EVEN)
-        sides = [*demanded_sides(self.module), preprocess.shorter_side, *map(int, re.findall(r"\d+", error))]
+        own = [side for side in (setting(self.preprocess, "shorter_side"), preprocess.shorter_side) if side]
+        sides = [*demanded_sides(self.module), *own, *map(int, re.findall(r"\d+", error))]
         facts = vars(preprocess) | {"square": True, "multiple": 1}
-        squares = (OneSize(**{**facts, "shorter_side": side}) for side in dict.fromkeys(sides) if 0 < side <= LARGEST_SIDE)
+        squares = (
+            OneSize(**{**facts, "shorter_side": side}) for side in dict.fromkeys(sides) if 0 < side <= LARGEST_SIDE
+        )
         return next((each for each in (even, *squares) if self._error(each) is None), preprocess)
 
     def _error(self, preprocess: Preprocess) -> str | None:
-        """The error of the network on a blank image; None where there is none."""
-        width, height = preprocess.size(TRIED_ASPECT)
-        blank = self.placed(torch.zeros(1, 3, height, width))
+        """The error of the network on blank images; None where there is none."""
         modules = plain_modules(self.module)
         try:
             with as_found(modules), torch.no_grad(), torch.random.fork_rng(devices=[]):
-                self.module(blank)
+                for aspect in ASPECTS if preprocess.multiple > 1 else ASPECTS[:1]:
+                    width, height = preprocess.size(aspect)
+                    self.module(self.placed(torch.zeros(1, 3, height, width)))
         except Exception as error:  # noqa: BLE001 - a network may raise anything
             return str(error)
         return None
 
     @contextmanager
-    def running(self, *batches: Tensor) -> Iterator[None]:
+    def running(self, *batches: Tensor, remedy: str = "") -> Iterator[None]:
         """While the network runs: whatever it raises becomes one line with its name, the input's size and the remedy.
 
         A network in training mode is named once.
@@ -219,12 +223,13 @@ class Classifier:
                 raise  # a fault of excite
             sizes = " and ".join(" x ".join(map(str, batch.shape[1:])) for batch in batches)
             once = ", and choose a method with one scale, such as c-mwp" if len(batches) > 1 else ""
+            usual = f"load it with fully_convolutional=True, or use Preprocess(square=True){once}"
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             if not isinstance(error, RuntimeError | AssertionError):
                 reason = f"{type(error).__name__}: {reason}"
             raise ModelError(
                 f"{self.name} fails on an image preprocessed to {sizes}: {reason.rstrip('.')}. If it takes images of "
-                f"one size only, load it with fully_convolutional=True, or use Preprocess(square=True){once}"
+                f"one size only, {remedy or usual}"
             ) from error
 
     def _warn_of_training(self) -> None:
@@ -290,6 +295,13 @@ class Classifier:
         if len(self.labels) != outputs:
             raise ModelError(f"{self.name} has {outputs} outputs but {len(self.labels)} labels: give one for each.")
         return self.labels
+
+
+def on_cpu(classifier: Classifier) -> Classifier:
+    """The classifier on the CPU and in float32, itself or a copy: for graphs that other runtimes run there."""
+    if (classifier.device.type, classifier.dtype) == ("cpu", torch.float32):
+        return classifier
+    return replace(classifier, module=copy.deepcopy(classifier.module).cpu().float())
 
 
 def _from_network(error: Exception) -> bool:

@@ -265,6 +265,9 @@ class Choice:
     fully_convolutional: bool | None = None
     device: str = "cpu"
 
+    def __post_init__(self) -> None:
+        find_device(self.device)  # an error before anything is loaded
+
     def load(self) -> Classifier:
         """The classifier."""
         return load(
@@ -276,12 +279,15 @@ class Choice:
             device=self.device,
         )
 
+    def asked(self) -> dict[str, Any]:
+        """The arguments that decide about results: all but the device."""
+        return {name: value for name, value in asdict(self).items() if name != "device"}
+
     def key(self) -> dict[str, Any]:
-        """Identifies its results: the arguments without the device, and the size and time of its files."""
+        """Identifies its results: these arguments, and the size and time of its files."""
         files = [name for name in (self.model, self.weights, self.labels) if name not in {None, RANDOM}]
         states = [file.stat() for name in files if name for file in files_of(name)]
-        given = {name: value for name, value in asdict(self).items() if name != "device"}
-        return {**given, "files": [[state.st_size, state.st_mtime_ns] for state in states]}
+        return {**self.asked(), "files": [[state.st_size, state.st_mtime_ns] for state in states]}
 
 
 # A saved classifier: a folder of classifier.json (network, labels, training) and weights.safetensors. The former holds

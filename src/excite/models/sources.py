@@ -218,7 +218,9 @@ def _processor_preprocess(processor: Any, module: nn.Module) -> Preprocess:
     sides = {size} if isinstance(size, int) else {setting(size, name) for name in ("height", "width", "shortest_edge")}
     known = sorted((sides - {None}) or {*demanded_sides(module)[:1]})
     if len(known) != 1:
-        raise ModelError(f"The image processor gives images of {size or 'their own size'}: give a function to a tensor.")
+        raise ModelError(
+            f"The image processor gives images of {size or 'their own size'}: give a function to a tensor."
+        )
     return Preprocess(
         known[0],
         tuple(value / factor for value in mean),

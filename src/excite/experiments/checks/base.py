@@ -134,8 +134,7 @@ class CheckedImage:
 
     def answer(self, inputs: Tensor) -> Tensor:
         """Probabilities [N, C] of preprocessed images."""
-        with torch.no_grad():
-            return self.classifier.probabilities(self.classifier.module(inputs).float())
+        return self.classifier.probabilities(self.classifier.logits(inputs)).cpu()
 
     def maps_of(
         self, *, concept: Concept | None = None, picture: Image.Image | None = None, **changes: Any
