@@ -83,7 +83,7 @@ class Session:
         against: Sequence[Cue] | Cue | None = None,
     ) -> None:
         self.classifier = classifier
-        self.inputs = {scale: classifier.placed(batch) for scale, batch in inputs.items()}
+        self.inputs: Mapping[float, Tensor] = {scale: classifier.placed(batch) for scale, batch in inputs.items()}
         self.lock = threading.Lock()
         self._against = as_list(against) or ()
         self._forms: dict[Method, Method] = {}

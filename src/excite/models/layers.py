@@ -209,9 +209,9 @@ def _layer(name: str, child: nn.Module, answer: Tensor, inputs: Tensor) -> Spati
     view = view_of(answer)
     stride = float(view[0].stride) if view else float(inputs.shape[-2])
     fields = [side.field for side in view or () if side.field is not None]
-    return SpatialLayer(
-        name, type(child).__name__, *answer.shape[1:], stride, max(fields) if len(fields) == 2 else None
-    )
+    _, channels, height, width = answer.shape
+    field = max(fields) if len(fields) == 2 else None
+    return SpatialLayer(name, type(child).__name__, channels, height, width, stride, field)
 
 
 def _no_map_because(answer: Tensor, view: View | None, images: int) -> str:

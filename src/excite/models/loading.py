@@ -197,14 +197,18 @@ def find_device(name: str | torch.device) -> torch.device:
     there = torch.accelerator.current_accelerator(check_available=True)
     if name == AUTO:
         return there or torch.device("cpu")
+    known = ["cpu", *(f"{there}:{k}" for k in range(torch.accelerator.device_count() if there else 0))]
     try:
         device = torch.device(name)
+    except RuntimeError:
+        raise ModelError(
+            f"There is no device {name!r}: give auto, or one of those here ({', '.join(known)})."
+        ) from None
+    try:
         torch.zeros(1, device=device).to("cpu")
-    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:  # also of an unknown name
-        count = torch.accelerator.device_count() if there else 0
-        known = ", ".join(["cpu", *(f"{there}:{k}" for k in range(count))])
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = weight_files.first_line(error)
-        raise ModelError(f"The device {str(name)!r} cannot be used ({reason}): here is {known}.") from None
+        raise ModelError(f"The device {str(name)!r} cannot be used ({reason}): here is {', '.join(known)}.") from None
     return device
 
 

@@ -59,6 +59,9 @@ class FineTuning:
     failures: list[str] = field(default_factory=list)  # a line for each image that cannot be read and is left out
     device: str = "cpu"  # where the network computes, as in `excite.load`
 
+    def __post_init__(self) -> None:
+        find_device(self.device)  # an error before anything is loaded
+
     def train(self) -> dict[str, Any]:
         """Train and save the classifier; returns the training facts and the files."""
         words = [self.examples.labels.synonyms(unit) for unit in range(len(self.examples.labels))]
