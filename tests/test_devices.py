@@ -3,19 +3,29 @@
 import copy
 import pickle
 import warnings
+from dataclasses import replace
 
+import learning
+import pyarrow
 import pytest
 import torch
 from accelerator import DEVICE, Accelerator
 from PIL import Image
+from pyarrow import parquet
 from skimage import data
 from torch import nn
 
 import excite
 from excite.errors import ModelError
+from excite.export.export import export
 from excite.methods import METHODS
 from excite.models import Choice, Preprocess
+from excite.models.classifier import on_cpu
 from excite.propagation import rules
+from excite.training import finetune
+from excite.training.examples import read_examples
+from excite.training.sgd import SGDOptions
+from excite.training.tags.model import distributed
 
 
 @pytest.fixture(scope="module")
@@ -201,3 +211,61 @@ def test_a_network_in_training_mode_without_effect_says_nothing(chelsea):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         excite.attend(small(net.train(), verify=False), chelsea, 1, method="mwp")
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    return learning.know_tiny(monkeypatch)
+
+
+def test_fine_tuning_on_the_accelerator(monkeypatch, tiny, tmp_path):
+    monkeypatch.setattr(finetune, "plateaued", lambda losses: len(losses) >= 3)
+    examples = read_examples(learning.make_train(tmp_path / "data"), "train")
+    options = {"sgd": SGDOptions(batch=8, rate=0.1)}
+    exact = finetune.FineTuning(tiny, examples, tmp_path / "cpu", **options)
+    wanted = exact.train() | exact.measure(examples)
+    with Accelerator() as accelerator:
+        tuning = finetune.FineTuning(tiny, examples, tmp_path / "there", device=DEVICE.type, **options)
+        found = tuning.train()
+        waits = len(accelerator.waits)
+        found |= tuning.measure(examples)
+    assert (found["loss"], found["map"]) == (pytest.approx(wanted["loss"]), wanted["map"])
+    assert waits < 3 * found["epochs"] + 2 * len(examples.pictures)  # an epoch's sum and each image's features
+    torch.testing.assert_close(*(excite.load(tmp_path / name).module.out.weight for name in ("cpu", "there")))
+
+
+@pytest.mark.parametrize("options", [{"views": 2}, {"layers": "all"}], ids=str)
+def test_a_tag_classifier_on_the_accelerator(tiny, tmp_path, options):
+    words = list(learning.coloured(tmp_path / "photos", 18, ("red", "green", "blue")))
+    table = {"image": [name for name, _ in words], "tags": [[word] for _, word in words]}
+    parquet.write_table(pyarrow.table(table | {"user": [str(k) for k in range(18)]}), tmp_path / "c.parquet")
+    quick = replace(learning.QUICK, **options)
+    wanted = learning.tag_training(tmp_path, "cpu", quick).train()
+    with Accelerator(), distributed(DEVICE.type) as processes:
+        found = learning.tag_training(tmp_path, "there", quick, processes=processes).train()
+    assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-4)
+
+
+def test_what_other_runtimes_run_is_on_the_cpu_in_float32(tmp_path):
+    double = small(nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)).double().eval())
+    found = export(double, tmp_path / "map.pt2", layer="1", size=(4, 4), dynamic=False)
+    assert found.agreement.map < 1e-4
+    assert (double.dtype, on_cpu(double).dtype) == (torch.float64, torch.float32)
+    with Accelerator():
+        double.module.to(DEVICE)
+        assert on_cpu(double).device.type == "cpu"
+
+
+def test_the_markov_chain_on_the_accelerator():
+    net, image = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval(), torch.ones(1, 3)
+    with Accelerator():
+        there, moved = copy.deepcopy(net).to(DEVICE), image.to(DEVICE)
+        chain = excite.absorbing_chain(there, moved, ["1", "0"])
+        matrix = excite.transition_matrix(there, moved, None, "1").cpu()
+        walks = excite.sample_winners(there, moved, 0, layers=["1"], count=20)
+        won = excite.winner_take_all(there, moved, 0, layers=["1"])["1"].cpu()
+        fundamental = chain.fundamental.cpu()
+    torch.testing.assert_close(fundamental, excite.absorbing_chain(net, image, ["1", "0"]).fundamental)
+    torch.testing.assert_close(matrix, excite.transition_matrix(net, image, None, "1"))
+    assert walks.paths == excite.sample_winners(net, image, 0, layers=["1"], count=20).paths
+    assert torch.equal(won, excite.winner_take_all(net, image, 0, layers=["1"])["1"])

@@ -244,7 +244,8 @@ def winner_take_all(
     visited = _descend(excitation, strongest(start, [0]), strongest)
     maps = {layer: torch.zeros_like(reading.probe, dtype=torch.bool) for layer, reading in excitation.readings.items()}
     for layer, winners in maps.items():
-        winners.view(-1)[[winner for winner, _ in visited[layer]]] = True
+        places = torch.tensor([winner for winner, _ in visited[layer]], dtype=torch.long)
+        winners.view(-1).index_fill_(0, places.to(winners.device), value=True)
     return maps
 
 

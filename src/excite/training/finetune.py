@@ -174,11 +174,8 @@ class CategoryScorer:
 
     def __call__(self, task: Example) -> dict[str, Any]:
         """The probability of each output."""
-        picture = self.classifier.prepared(read_image(task.path))[None]
-        return {
-            "picture": task.name,
-            "scores": self.classifier.probabilities(self.classifier.logits(picture))[0].tolist(),
-        }
+        logits = self.classifier.logits(self.classifier.prepared(read_image(task.path))[None])
+        return {"picture": task.name, "scores": self.classifier.probabilities(logits)[0].cpu().tolist()}
 
 
 def precisions(examples: Examples, entries: Iterable[Entry]) -> dict[str, float | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -95,11 +95,17 @@ def distributed(device_name: str = "auto") -> Iterator[Distributed]:
         torch.distributed.destroy_process_group()
 
 
+def mixed_precision(device: torch.device, *, enabled: bool) -> AbstractContextManager[Any]:
+    """Torch's autocast, where the device has it."""
+    known = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=enabled) if known else nullcontext()
+
+
 def linear_loss(features: Tensor, weight: Tensor, bias: Tensor, units: Tensor) -> Tensor:
     """The loss, summed over a batch, of a linear output layer; ``units`` [images, n] are tags, or -1, of each image."""
     if not torch.is_grad_enabled():  # so that forward computes no gradients
         features, weight, bias = features.detach(), weight.detach(), bias.detach()
-    with torch.autocast(features.device.type, enabled=False):  # sums of thousands of terms need full precision
+    with mixed_precision(features.device, enabled=False):  # sums of thousands of terms need full precision
         loss: Tensor = _LinearLoss.apply(features.to(weight.dtype), weight, bias, units)  # type: ignore[no-untyped-call]  # torch has no type for it
     return loss
 
@@ -210,7 +216,7 @@ class Model:
         """The input of the output layer, with gradients only where they are needed."""
         wanted = self.everything and torch.is_grad_enabled()
         device = self.processes.device
-        with torch.set_grad_enabled(wanted), torch.autocast(device.type, enabled=self.mixed):
+        with torch.set_grad_enabled(wanted), mixed_precision(device, enabled=self.mixed):
             return features_of(self.network, self.layer, pictures.to(device, non_blocking=True))
 
     def loss(self, features: Tensor, units: Tensor) -> Tensor:
