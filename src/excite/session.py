@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import torch
@@ -83,7 +84,7 @@ class Session:
         against: Sequence[Cue] | Cue | None = None,
     ) -> None:
         self.classifier = classifier
-        self.inputs: Mapping[float, Tensor] = {scale: classifier.placed(batch) for scale, batch in inputs.items()}
+        self.inputs: Mapping[float, Tensor] = dict(zip(inputs, map(classifier.placed, inputs.values()), strict=True))
         self.lock = threading.Lock()
         self._against = as_list(against) or ()
         self._forms: dict[Method, Method] = {}
@@ -96,7 +97,7 @@ class Session:
                 self.layers[form] = (
                     recommended_layers(form, classifier, self.inputs[1.0]) if named is None else _named(named)
                 )
-                if named is not None or classifier.layer in self.layers[form]:
+                if named is not None or (classifier.trial and classifier.layer in self.layers[form]):
                     self._check_maps(form)
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
@@ -113,7 +114,8 @@ class Session:
             forward = kind(self.classifier.module, self.inputs[scale], self._layers_read(name, scale))
             for layer, reading in forward.readings.items():
                 check_spatial(layer, reading.probe)
-            self._verify(tuple(forward.readings), scale)
+            if self.classifier.verified is not None:
+                self._verify(tuple(forward.readings), scale, self.classifier.verified)
             self._passes[name, scale] = forward
         return forward
 
@@ -125,10 +127,10 @@ class Session:
         if asked:
             check_maps(self.classifier, asked, next(iter(self.inputs.values())))
 
-    def _verify(self, layers: tuple[str, ...], scale: float) -> None:
+    def _verify(self, layers: tuple[str, ...], scale: float, done: set[tuple[str, ...]]) -> None:
         """Compare the response of a wrapped network with the graph, on the first image that is read at these layers."""
-        module, done = self.classifier.module, self.classifier.verified
-        if done is not None and layers not in done:
+        module = self.classifier.module
+        if layers not in done:
             images = self.inputs[scale] if module.training else self.inputs[scale][:1]  # batch statistics need them all
             try:
                 found = verify(module, images, layers, exact=False)
@@ -211,8 +213,9 @@ class Session:
         signals = list(zip_longest(*wanted))  # the n-th concepts of all images are one signal
         if not signals:
             return answers
-        found = self.maps(method, [[self._units(k, one, rivals) for k, one in enumerate(each)] for each in signals])
-        maps = {layer: values.detach().float().cpu() for layer, values in found.items()}  # once, not for each map
+        maps = self.maps(method, [[self._units(k, one, rivals) for k, one in enumerate(each)] for each in signals])
+        for layer in maps:
+            maps[layer] = maps[layer].detach().float().cpu()  # once, not for each map
         for number, each in enumerate(signals):
             for k, concept in enumerate(each):
                 for layer, values in maps.items() if concept is not None else ():
@@ -263,7 +266,7 @@ class Session:
             )
         return AttentionMap(
             values=values,
-            concept=", not ".join([concept.name, *(rival.name for rival in rivals)]),
+            concept=", not ".join(map(attrgetter("name"), [concept, *rivals])),
             layer=layer,
             method=method.name,
             mass=mass,

@@ -146,8 +146,10 @@ class Classifier:
 
     @property
     def _own(self) -> Tensor:
-        tensors = chain(self.module.parameters(), self.module.buffers())
-        return next((each for each in tensors if each.dtype in FLOATS and not each.is_meta), torch.empty(0))
+        for tensor in chain(self.module.parameters(), self.module.buffers()):
+            if tensor.dtype in FLOATS and not tensor.is_meta:
+                return tensor
+        return torch.empty(0)
 
     def placed(self, images: Tensor) -> Tensor:
         """Preprocessed images on the network's device and in its type; the one place where they are moved.
@@ -165,7 +167,8 @@ class Classifier:
         The output of a user's own preprocessing is interpolated. A network that takes one size only gets that.
         """
         if isinstance(self.preprocess, Preprocess):
-            return self.placed(self._fitting(self.preprocess.scaled(scale), scale)(picture))
+            prepare = self.preprocess if scale == 1 else self.preprocess.scaled(scale)
+            return self.placed((self._fitting(prepare, scale) if self.trial else prepare)(picture))
         usual = self.preprocess(picture)
         if scale != 1:
             height, width = (max(1, int(side * scale)) for side in usual.shape[-2:])
@@ -177,7 +180,7 @@ class Classifier:
 
         It is found on blank images, so that it depends on no image; where none fits, the first error is the user's.
         """
-        if not self.trial or isinstance(preprocess, OneSize):
+        if isinstance(preprocess, OneSize):
             return preprocess
         if scale not in self.known:
             error = self._error(preprocess)
@@ -213,7 +216,14 @@ class Classifier:
 
         A network in training mode is named once.
         """
-        self._warn_of_training()
+        if "training" not in self.known and (active := active_in_training(self.module)):
+            self.known["training"] = active
+            warnings.warn(
+                f"{self.name} is in training mode, with {active}: its answers and maps change with chance and with the "
+                "other images; call .eval() on it first",
+                TrainingModeWarning,
+                stacklevel=4,
+            )
         try:
             yield
         except ExciteError:
@@ -231,18 +241,6 @@ class Classifier:
                 f"{self.name} fails on an image preprocessed to {sizes}: {reason.rstrip('.')}. If it takes images of "
                 f"one size only, {remedy or usual}"
             ) from error
-
-    def _warn_of_training(self) -> None:
-        active = {} if "training" in self.known else active_in_training(self.module)
-        if active:
-            self.known["training"] = True
-            what = " and ".join(f"{kind} ({name!r})" for kind, name in active.items())
-            warnings.warn(
-                f"{self.name} is in training mode, with {what}: its answers and maps change with chance and with the "
-                "other images; call .eval() on it first",
-                TrainingModeWarning,
-                stacklevel=4,
-            )
 
     def logits(self, images: Tensor) -> Tensor:
         """The network's output units for preprocessed images, without gradients.
@@ -312,21 +310,21 @@ def _from_network(error: Exception) -> bool:
     return trace is not None
 
 
-def active_in_training(module: nn.Module) -> dict[str, str]:
-    """What makes a network in training mode answer by chance or by the rest of the batch: the kind, and its first name.
+def active_in_training(module: nn.Module) -> str:
+    """What makes a network in training mode answer by chance or by the rest of the batch; empty where nothing does.
 
     Example:
         >>> active_in_training(nn.Sequential(nn.Dropout(0.5), nn.BatchNorm2d(3)))
-        {'active dropout': '0', 'batch statistics': '1'}
+        "active dropout ('0') and batch statistics ('1')"
     """
     found: dict[str, str] = {}
     for name, child in module.named_modules():
         if child.training and isinstance(child, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - the parent of all
             found.setdefault("batch statistics", name)
         chance = getattr(child, "p", None) or getattr(child, "drop_prob", None)  # torch's, and timm's DropPath
-        if child.training and "drop" in type(child).__name__.lower() and chance:
+        if child.training and chance and "drop" in type(child).__name__.lower():
             found.setdefault("active dropout", name)
-    return found
+    return " and ".join(f"{kind} ({name!r})" for kind, name in found.items()) if found else ""
 
 
 def demanded_sides(module: nn.Module) -> list[int]:

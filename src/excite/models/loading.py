@@ -79,11 +79,11 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         >>> load("vgg16", weights="VGG_ILSVRC_16_layers.caffemodel")           # doctest: +SKIP
         >>> load("torchvision:resnet50", weights="mine.pth", labels=my_words)  # doctest: +SKIP
     """
-    card, place = find_card(str(name)), find_device(device)
-    words = _as_labels(labels)
+    card, place = find_card(str(name)), None if device == "cpu" else find_device(device)
+    words = None if labels is None else _as_labels(labels)
     file = None if weights is None else Path(weights)
     module, as_published = _network(card, file, None if words is None else len(words))
-    module = module.to(place)
+    module = module if place is None else module.to(place)
     prepare = preprocess or card.preprocess
     sliding = card.fully_convolutional if fully_convolutional is None else fully_convolutional
     if sliding:
@@ -197,23 +197,21 @@ def find_device(name: str | torch.device) -> torch.device:
     there = torch.accelerator.current_accelerator(check_available=True)
     if name == AUTO:
         return there or torch.device("cpu")
-    known = ["cpu", *(f"{there}:{k}" for k in range(torch.accelerator.device_count() if there else 0))]
+    known = ", ".join(["cpu", *(f"{there}:{k}" for k in range(torch.accelerator.device_count() if there else 0))])
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ModelError(
-            f"There is no device {name!r}: give auto, or one of those here ({', '.join(known)})."
-        ) from None
+        raise ModelError(f"There is no device {name!r}: give auto, or one of those here ({known}).") from None
     try:
         torch.zeros(1, device=device).to("cpu")
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = weight_files.first_line(error)
-        raise ModelError(f"The device {str(name)!r} cannot be used ({reason}): here is {', '.join(known)}.") from None
+        raise ModelError(f"The device {str(name)!r} cannot be used ({reason}): here is {known}.") from None
     return device
 
 
-def _as_labels(labels: Words | None) -> Labels | None:
-    return labels if labels is None or isinstance(labels, Labels) else Labels(labels)
+def _as_labels(labels: Words) -> Labels:
+    return labels if isinstance(labels, Labels) else Labels(labels)
 
 
 def _card_of_weights(path: Path) -> Card:
