@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from excite.errors import ExciteError, ImageError, ModelError, TrainingModeWarning
 from excite.propagation.taps import as_found, main_output, plain_modules
@@ -115,7 +116,8 @@ class Classifier:
         verified: The sets of layers that were verified on their first image (`excite.propagation.verify`); None: none
             is to be.
         trial: Whether the network is tried on a blank image first, to see which sizes it takes.
-        known: What was found out about the network: the preprocessing that it takes at each scale, and so on.
+        known: What was found out about the network: the preprocessing that it takes at each scale, and so on. A
+            classifier that `dataclasses.replace` makes knows nothing yet.
     """
 
     module: nn.Module
@@ -128,7 +130,7 @@ class Classifier:
     extent: str = ""
     verified: set[tuple[str, ...]] | None = None
     trial: bool = False
-    known: dict[Any, Any] = field(default_factory=dict)
+    known: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
         words = "no labels" if self.labels is None else f"{len(self.labels)} labels"
@@ -180,7 +182,10 @@ class Classifier:
 
         It is found on blank images, so that it depends on no image; where none fits, the first error is the user's.
         """
-        if isinstance(preprocess, OneSize):
+        lazy = any(
+            isinstance(child, LazyModuleMixin) for child in self.module.modules()
+        )  # sizes follow the first image
+        if lazy or isinstance(preprocess, OneSize):
             return preprocess
         if scale not in self.known:
             error = self._error(preprocess)

@@ -141,6 +141,7 @@ class CheckedImage:
     ) -> dict[str, AttentionMap]:
         """The map by each method with one change: another concept, image or ``module`` of the classifier."""
         classifier = replace(self.classifier, **changes)
+        classifier.known.update(self.classifier.known)  # other weights, the same layers
         found = all_maps(classifier, picture or self.picture, [concept or self.finding], self.layers)
         return {one.method: one for _, one in found}
 
