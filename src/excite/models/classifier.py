@@ -153,6 +153,11 @@ class Classifier:
                 return tensor
         return torch.empty(0)
 
+    @property
+    def lazy(self) -> bool:
+        """Whether parts of the network get their shapes from the first image."""
+        return any(isinstance(child, LazyModuleMixin) for child in self.module.modules())
+
     def placed(self, images: Tensor) -> Tensor:
         """Preprocessed images on the network's device and in its type; the one place where they are moved.
 
@@ -182,10 +187,7 @@ class Classifier:
 
         It is found on blank images, so that it depends on no image; where none fits, the first error is the user's.
         """
-        lazy = any(
-            isinstance(child, LazyModuleMixin) for child in self.module.modules()
-        )  # sizes follow the first image
-        if lazy or isinstance(preprocess, OneSize):
+        if self.lazy or isinstance(preprocess, OneSize):
             return preprocess
         if scale not in self.known:
             error = self._error(preprocess)

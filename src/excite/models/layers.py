@@ -90,6 +90,8 @@ def _no_map(run: "_Run", remedy: str) -> LayerError:
 def check_maps(classifier: Classifier, layers: Sequence[str], inputs: Tensor) -> None:
     """Refuse layers that are known to be no maps, by how they are computed: one dry run for each classifier."""
     known = classifier.known
+    if classifier.lazy:
+        return
     if "no maps" not in known:
         run = _run(classifier.module, inputs[:1])
         known["no maps"], known["maps"] = run.others, [layer.name for layer in run.maps_below()]
