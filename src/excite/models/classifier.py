@@ -214,7 +214,7 @@ class Classifier:
                     width, height = preprocess.size(aspect)
                     self.module(self.placed(torch.zeros(1, 3, height, width)))
         except Exception as error:  # noqa: BLE001 - a network may raise anything
-            return str(error)
+            return None if "allocate" in str(error) else str(error)  # too little memory says nothing about sizes
         return None
 
     @contextmanager
