@@ -1,6 +1,6 @@
 """How far maps in other types, and within autocast, are from those in float32: the table of docs/gpu.md.
 
-    python dev/precision.py
+python dev/precision.py
 """
 
 import copy
