@@ -290,6 +290,7 @@ class TestBatches:
 
     def test_pictures_of_one_size_share_a_forward_pass(self):
         classifier = small(layer="5", verify=False)
+        excite.attend(classifier, noise(12, 10), 0)  # that the layer is a map is found out once
         sizes = []
         hook = classifier.module.register_forward_pre_hook(lambda _module, inputs: sizes.append(len(inputs[0])))
         pictures = [noise(12, 10), noise(10, 12), noise(12, 10, seed=1), noise(12, 10, seed=2)]
@@ -372,6 +373,7 @@ class TestNetworksOfOnesOwn:
         torch.testing.assert_close(found.values.double(), expected, rtol=0, atol=1e-6)
         assert found.probability == pytest.approx(probability)
 
+    @pytest.mark.filterwarnings("ignore::excite.errors.TrainingModeWarning")
     @pytest.mark.parametrize("method", excite.METHODS)
     def test_one_in_training_is_left_as_it_was(self, method):
         network = small_network().train()
@@ -396,15 +398,19 @@ class TestNetworksOfOneSize:
 
     @pytest.mark.parametrize("layer", ["1", None])  # without one, a dry run looks for the best
     def test_a_clear_error_says_what_to_do(self, layer):
-        classifier = excite.wrap(self.network(), layer=layer, preprocess=Preprocess(shorter_side=32))
+        classifier = excite.wrap(self.network(), layer=layer, preprocess=lambda _picture: torch.zeros(3, 32, 48))
         with pytest.raises(ModelError, match=r"Sequential fails on .* 3 x 32 x 48: .*fully_convolutional=True"):
             excite.attend(classifier, Image.new("RGB", (300, 200), "red"), 1)
-
-    def test_a_method_that_looks_twice_needs_other_sizes(self):
-        classifier = excite.wrap(self.network(), layer="1", preprocess=Preprocess(32, square=True))
-        assert excite.attend(classifier, Image.new("RGB", (300, 200), "red"), 1)
         with pytest.raises(ModelError, match="choose a method with one scale, such as c-mwp"):
             excite.attend(classifier, Image.new("RGB", (300, 200), "red"), 1, method="excite")
+
+    @pytest.mark.parametrize("square", [False, True])
+    @pytest.mark.parametrize("method", ["c-mwp", "excite", "extent"])
+    def test_it_gets_its_one_size_at_every_scale(self, square, method):
+        preprocess = Preprocess(shorter_side=32, square=square)
+        classifier = excite.wrap(self.network(), layer="1", preprocess=preprocess)
+        (found,) = excite.attend(classifier, noise(300, 200), 1, method=method)
+        assert found.values.shape == (8, 8)
 
     def test_fully_convolutional_it_takes_them_all(self):
         preprocess = Preprocess(shorter_side=32)

@@ -18,7 +18,7 @@ from excite.errors import ConceptError, SignalError
 from excite.images import read_image
 from excite.methods import find_method
 from excite.models import Classifier, wrap
-from excite.models.classifier import rescaled
+from excite.models.classifier import Preprocess, rescaled
 from excite.session import Session, as_list, is_cue
 
 if TYPE_CHECKING:
@@ -216,7 +216,9 @@ def attribute(
 
 def _as_classifier(net: nn.Module | Classifier) -> Classifier:
     """The network as a classifier, verified at its first images only (`excite.wrap`)."""
-    return net if isinstance(net, Classifier) else replace(wrap(net), verified=_verified.setdefault(net, set()))
+    if isinstance(net, Classifier):
+        return net
+    return replace(wrap(net, preprocess=Preprocess()), verified=_verified.setdefault(net, set()))  # no preprocessing
 
 
 def _targets(target: Any, session: Session, images: int) -> list[dict[int, float]]:
@@ -312,6 +314,5 @@ def explain_func(
         >>> explain_func(net, np.ones((2, 3, 4, 4)), np.array([0, 2]), layer="1").shape
         (2, 1, 4, 4)
     """
-    first = next(model.parameters(), torch.empty(0))
-    batch = torch.as_tensor(inputs).to(device or first.device, first.dtype)
+    batch = torch.as_tensor(inputs, device=device)
     return np.asarray(torch.as_tensor(attribute(model, batch, targets, method, layer)).cpu().float())

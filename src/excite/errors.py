@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ConceptError", "DataError", "ExciteError", "FetchError", "ImageError", "LayerError", "LostSignalWarning",
     "MethodError", "ModelError", "NoRuleError", "NumberError", "ProposalError", "ReplacedOperatorsWarning",
-    "SignalError", "SizeError", "SplitError", "UnverifiedWarning", "VerificationError",
+    "SignalError", "SizeError", "SplitError", "TrainingModeWarning", "UnknownPreprocessWarning", "UnverifiedWarning",
+    "VerificationError",
 ]  # fmt: skip
 
 
@@ -155,6 +156,14 @@ class ReplacedOperatorsWarning(UserWarning):
 
 class LostSignalWarning(UserWarning):
     """Hardly any of the top-down signal arrived at the layer: the map says next to nothing."""
+
+
+class TrainingModeWarning(UserWarning):
+    """The network is in training mode, where dropout or batch statistics change its answers."""
+
+
+class UnknownPreprocessWarning(UserWarning):
+    """The network does not say how its images are normalised: the usual mean and deviation are taken."""
 
 
 class UnverifiedWarning(UserWarning):

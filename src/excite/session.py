@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 import torch
 
 from excite.attention import AttentionMap, AttentionMaps
-from excite.errors import ConceptError, ExciteError, LayerError, LostSignalWarning, ModelError, UnverifiedWarning
+from excite.errors import ConceptError, ExciteError, LayerError, LostSignalWarning, UnverifiedWarning
 from excite.images import read_image
 from excite.io.cache import ByteCache, fingerprint
 from excite.methods import find_method
 from excite.methods.extent import JOINT, Extents
-from excite.models.layers import default_layer, layer_pair, top_layer
+from excite.models.layers import check_maps, default_layer, layer_pair, top_layer
 from excite.propagation import ExcitationPass, Gradients, held_bytes, verify
 from excite.propagation.rules import version_of
 from excite.propagation.taps import layer_names
@@ -88,19 +88,24 @@ class Session:
         layer: Layers | Mapping[Method, Layers] | None = None,
         against: Sequence[Cue] | Cue | None = None,
     ) -> None:
-        self.classifier, self.inputs = classifier, inputs
+        self.classifier = classifier
+        self.inputs: Mapping[float, Tensor] = dict(zip(inputs, map(classifier.placed, inputs.values()), strict=True))
         self.lock = threading.Lock()
         self._against = as_list(against) or ()
         self._forms: dict[Method, Method] = {}
         self.layers: dict[Method, list[str]] = {}
         self._passes: dict[tuple[Forward, float], Any] = {}
-        with self._network_errors():
+        with classifier.running(*self.inputs.values()):
             for method in methods:
                 form = self._forms[method] = (method.plain or method) if self._against else method
                 named = layer[method] if isinstance(layer, Mapping) else layer
                 self.layers[form] = (
-                    recommended_layers(form, classifier, inputs[1.0]) if named is None else _named(classifier, named)
+                    recommended_layers(form, classifier, self.inputs[1.0])
+                    if named is None
+                    else _named(classifier, named)
                 )
+                if named is not None or (classifier.trial and classifier.layer in self.layers[form]):
+                    self._check_maps(form)
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop; made when it is first needed."""
@@ -116,14 +121,23 @@ class Session:
             forward = kind(self.classifier.module, self.inputs[scale], self._layers_read(name, scale))
             for layer, reading in forward.readings.items():
                 check_spatial(layer, reading.probe)
-            self._verify(tuple(forward.readings), scale)
+            if self.classifier.verified is not None:
+                self._verify(tuple(forward.readings), scale, self.classifier.verified)
             self._passes[name, scale] = forward
         return forward
 
-    def _verify(self, layers: tuple[str, ...], scale: float) -> None:
+    def _check_maps(self, method: Method) -> None:
+        """Refuse layers that a user named and that are no maps."""
+        known = () if self.classifier.trial else self.classifier.layers
+        taps = [tap for layer in self.layers[method] for tap in (method.taps(layer) if method.taps else (layer,))]
+        asked = [layer for layer in taps if layer not in {"input", *known}]
+        if asked:
+            check_maps(self.classifier, asked, next(iter(self.inputs.values())))
+
+    def _verify(self, layers: tuple[str, ...], scale: float, done: set[tuple[str, ...]]) -> None:
         """Compare the response of a wrapped network with the graph, on the first image that is read at these layers."""
-        module, done = self.classifier.module, self.classifier.verified
-        if done is not None and layers not in done:
+        module = self.classifier.module
+        if layers not in done:
             images = self.inputs[scale] if module.training else self.inputs[scale][:1]  # batch statistics need them all
             try:
                 found = verify(module, images, layers, exact=False)
@@ -153,9 +167,9 @@ class Session:
 
     @cached_property
     def probabilities(self) -> Tensor:
-        """The classifier's probabilities [N, units]."""
-        with self._network_errors():
-            return self.classifier.probabilities(self.output.float())
+        """The classifier's probabilities [N, units], on the CPU."""
+        with self.classifier.running(*self.inputs.values()):
+            return self.classifier.probabilities(self.output.float()).cpu()
 
     @cached_property
     def labels(self) -> Labels:
@@ -184,7 +198,7 @@ class Session:
             units: for each signal and each image, the weights of the output units where the signal starts.
         """
         form = self._forms[method]
-        with self._network_errors():
+        with self.classifier.running(*self.inputs.values()):
             return form.maps(self, units, self.layers[form])
 
     def attend(
@@ -212,6 +226,8 @@ class Session:
         if not signals:
             return answers
         maps = self.maps(method, [[self.start(k, one, rivals) for k, one in enumerate(each)] for each in signals])
+        for layer in maps:
+            maps[layer] = maps[layer].detach().float().cpu()  # once, not for each map
         opening = partial(_new_session, self.classifier, rivals) if again is None else again
         about = [Extents(opening, image, each, rivals) for image, each in zip(images, wanted, strict=True)]
         for number, each in enumerate(signals):
@@ -249,7 +265,7 @@ class Session:
         about: Extents,
     ) -> AttentionMap:
         """The positive part of a map, with its facts; warns where nearly nothing of the signal arrived."""
-        values = raw.detach().float().clamp(min=0)
+        values = raw.clamp(min=0)
         mass = float(values.double().sum())  # gradients may be near the largest float
         excitation = method.forward == "excitation"  # the size of a gradient means nothing
         if excitation and mass < ROUNDED and (method.plain is not None or about.rivals):
@@ -273,20 +289,6 @@ class Session:
             units=concept.units,
             objects=about.objects(method, values, concept),
         )
-
-    @contextmanager
-    def _network_errors(self) -> Iterator[None]:
-        """Add the network's name, the size of its input and the remedy to the errors that torch raises."""
-        try:
-            yield
-        except RuntimeError as error:
-            reason = str(error).partition("\n")[0]
-            sizes = " and ".join(" x ".join(map(str, batch.shape[1:])) for batch in self.inputs.values())
-            once = ", and choose a method with one scale, such as c-mwp" if len(self.inputs) > 1 else ""
-            raise ModelError(
-                f"{self.classifier.name} fails on an image preprocessed to {sizes}: {reason}. If it takes images of "
-                f"one size only, load it with fully_convolutional=True, or use Preprocess(square=True){once}"
-            ) from error
 
 
 @contextmanager

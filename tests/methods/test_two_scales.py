@@ -51,7 +51,7 @@ def test_the_nearer_look_keeps_nothing_for_methods_that_do_not_ask_for_it(classi
 
 
 def test_one_forward_pass_for_each_scale_and_way(classifier, picture):
-    runs, classifier = [], replace(classifier, verified=None)
+    runs, classifier = [], replace(classifier, verified=None, trial=False)
     classifier.module.register_forward_hook(lambda *_: runs.append(1))
     layers = {METHODS[name]: ["coarse"] for name in ("excite", "c-mwp", "mwp", "grad-cam", "guided")}
     session = open_session(classifier, picture, list(layers), layers)

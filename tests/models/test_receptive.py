@@ -8,7 +8,7 @@ from torch.nn import functional
 from zoo import torchvision_models
 
 from excite.models.layers import spatial_layers
-from excite.models.receptive_field import WHOLE, Receptive, Side, view_of
+from excite.models.receptive_field import PAIRS, WHOLE, Receptive, Side, is_map, view_of
 
 SIZE = 64
 
@@ -131,7 +131,7 @@ UPSAMPLING = st.one_of(
 def test_behind_upsampling_the_field_is_a_close_bound(before, upsampling, after):
     network, pictures = chained([*before, upsampling, *after]), torch.rand(1, 2, 48, 48, dtype=torch.float64)
     view = seen(chained([*before, upsampling]), pictures)
-    assume(view != WHOLE)
+    assume(view and not any(side.whole for side in view))
     coarse = max(side.stride for side in seen(chained([torch.clone, *before]), pictures))
     view = seen(network, pictures)
     answer = network(pictures)
@@ -169,21 +169,55 @@ PICTURES = torch.rand(1, 4, 16, 16, dtype=torch.float64)
     "network",
     [
         lambda x: x.mean((2, 3), keepdim=True),
-        lambda x: functional.adaptive_avg_pool2d(x, 5),
-        lambda x: x.flatten(2),
-        lambda x: x.flatten(2).reshape(1, 4, 16, 16),
         lambda x: x.flatten(2) @ x.flatten(2).transpose(1, 2),
         lambda x: functional.scaled_dot_product_attention(x, x, x),
         lambda x: functional.linear(x, weight(16, 16)),
         lambda x: x.flip(2),
         lambda x: x.roll(3, dims=3),
         lambda x: torch.cat([x, x], 2),
-        lambda x: x + functional.interpolate(x.mean((2, 3), keepdim=True), size=16),
         lambda x: x.amax(),
     ],
 )
 def test_what_mixes_all_places_sees_the_whole_picture(network):
     assert seen(network, PICTURES) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        lambda x: functional.adaptive_avg_pool2d(x, 5),
+        lambda x: x + functional.interpolate(x.mean((2, 3), keepdim=True), size=16),
+        lambda x: x + (x.flatten(2) @ weight(256, 256)).view(1, 4, 16, 16),
+        lambda x: torch.cat([x, functional.scaled_dot_product_attention(x, x, x)], 1),
+    ],
+)
+def test_positions_stay_where_they_are_though_each_sees_the_whole_picture(network):
+    view = seen(network, PICTURES)
+    assert is_map(view, network(PICTURES))
+    assert [side.field for side in view] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("network", "side"),
+    [
+        (lambda x: x.flatten(2).relu().reshape(1, 4, 16, 16), Side(2)),
+        (lambda x: x.flatten(2).transpose(1, 2).unflatten(1, (16, 16)), Side(1)),
+        (lambda x: (x.flatten(2).mT @ weight(4, 6)).mT.view(1, 6, 16, 16), Side(2)),
+        (lambda x: x.view(1, 4, 8, 2, 8, 2).permute(0, 3, 5, 1, 2, 4).reshape(1, 16, 8, 8), Side(2, 2, 0, 1)),
+    ],
+)
+def test_tokens_and_patches_are_followed(network, side):
+    assert seen(network, PICTURES)[0] == side
+
+
+def test_weights_of_an_attention_are_pairs():
+    def scores(x):
+        return (x.flatten(2).mT @ x.flatten(2)).softmax(-1)
+
+    assert seen(scores, PICTURES) is PAIRS
+    assert seen(lambda x: functional.conv2d(scores(x)[:, None], weight(2, 1, 1, 1)), PICTURES) is PAIRS
+    assert seen(lambda x: scores(x) @ x.flatten(2).mT, PICTURES) == WHOLE
+    assert seen(lambda x: scores(x) @ x.flatten(2).mT, PICTURES) is not PAIRS
 
 
 @pytest.mark.parametrize(
@@ -219,4 +253,4 @@ def test_views_of_permuted_activations():
         permuted = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         return permuted.permute(0, 2, 3, 1).view(1, -1, 4)
 
-    assert seen(network, PICTURES) == WHOLE
+    assert [(side.dim, side.repeat, side.period) for side in seen(network, PICTURES)] == [(1, 16, 16), (1, 1, 16)]

@@ -58,7 +58,7 @@ class AttendQuery:
             >>> AttendQuery(Choice("words"), ("dog",)).told()
             {'model': 'words', 'concepts': ('dog',), 'layers': None, 'method': 'c-mwp', 'against': (), 'alpha': None}
         """
-        given = {name: value for name, value in asdict(self.model).items() if value is not None}
+        given = {name: value for name, value in self.model.asked().items() if value is not None}
         return {**asdict(self), **given}
 
 
@@ -259,7 +259,8 @@ class AttendWork:
         """Write the overlays, the maps and the figure of all; the name of each overlay is put into its row."""
         query, drawing = self.query, self.drawing
         small = picture if drawing is None else shrunk(picture, drawing.longest)
-        asked: list[object] = [os.path.realpath(task.photo), asdict(replace(query, concepts=None, layers=None))]
+        question = {**asdict(replace(query, concepts=None, layers=None)), "model": query.model.asked()}
+        asked: list[object] = [os.path.realpath(task.photo), question]
         asked += [small.size] if small.size != picture.size else []
         asked += [drawing.style] if drawing is not None and drawing.style != "heat" else []
         about = [[found.concept, found.units, found.layer] for found in maps]

@@ -181,6 +181,7 @@ def boxes_command(
     weights: options.Weights = None,
     labels: options.LabelsFile = None,
     size: options.Size = None,
+    device: options.Device = "auto",
     method: options.Method = None,
     layer: options.Layer = None,
     alpha: Annotated[float | None, Option(help="The box surrounds what is above this many means of the map.")] = None,
@@ -212,7 +213,7 @@ def boxes_command(
     }
     given = {name: value for name, value in how.items() if value is not None}
     query = BoxQuery(tuple(concept or ()), from_folders, at_least, given)
-    classifier = Choice(model, weights, labels, size).load()
+    classifier = Choice(model, weights, labels, size, device=device).load()
     labeler = AutoLabeler(classifier, folders, out, query, kind, fresh=fresh, drawn=draw)
     if taken := substitutions(labeler.targets):
         note(f"taken {taken}")

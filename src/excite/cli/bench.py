@@ -10,7 +10,16 @@ import typer
 
 from excite.cli import options
 from excite.cli.console import print_columns, progress, say, say_json, tell_failures
-from excite.cli.options import MODEL_HELP, AnswerOptions, ClassifierOptions, ImageOptions, JobOptions, gone, grouped
+from excite.cli.options import (
+    MODEL_HELP,
+    AnswerOptions,
+    ClassifierOptions,
+    Device,
+    ImageOptions,
+    JobOptions,
+    gone,
+    grouped,
+)
 from excite.experiments import GROUNDING_METHODS, HELD_OUT, LOCALIZATION_METHODS, POINTING_METHODS
 
 if TYPE_CHECKING:
@@ -258,7 +267,7 @@ def speed(
     seconds: Annotated[
         float | None, typer.Option(min=0, help="How long a group of methods may take turns; 20 if none.")
     ] = None,
-    device: Annotated[str, typer.Option(help="Where the networks run: cpu, cuda, cuda:1.")] = "cpu",
+    device: Device = "auto",
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what was measured before.")] = False,
     out: Annotated[Path, typer.Option(help="The folder for results; a run that was stopped goes on there.")] = Path(
         "excite-out/speed"
@@ -277,6 +286,7 @@ def speed(
     from excite.experiments.speed import report, run
     from excite.jobs import ResultStore
     from excite.models import find_card
+    from excite.models.loading import find_device
 
     check_plots()
     if peers:
@@ -297,7 +307,7 @@ def speed(
     for name in plan.models:
         find_card(name)  # a wrong name is an error before anything is measured
     budget = (run.QUICK_SECONDS if quick else run.SECONDS) if seconds is None else seconds
-    bench = run.SpeedBench(budget, threads or torch.get_num_threads(), run.checked_device(device))
+    bench = run.SpeedBench(budget, threads or torch.get_num_threads(), str(find_device(device)))
     tasks = list(plan.tasks())
     entries = bench.entries(tasks, ResultStore(out / "speed.jsonl", run.REQUIRED), fresh=fresh)
     rows = report.merged(row for entry in progress(entries, len(tasks), "groups") for row in entry["rows"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,7 +89,7 @@ def command(
     choice = Choice(model, **vars(classifiers))
     classifier = choice.load()
     grounded = ground(classifier, picture, texts, proposals=found, **how)
-    asked = [*asdict(choice).values(), layer, how["method"], proposals, how["gamma"], how["trust"], side, hints, most]
+    asked = [*choice.asked().values(), layer, how["method"], proposals, how["gamma"], how["trust"], side, hints, most]
     understood = [one for one in grounded if one.map.understood]
     drawn = _draw(understood, photo, out, asked) if overlays and understood else []
     files = dict(zip(map(id, understood), drawn, strict=overlays))

@@ -51,6 +51,13 @@ FullyConvolutional = Annotated[
         help="Answer for each window of its training size, or once for the image; by default as it needs.",
     ),
 ]
+Device = Annotated[
+    str,
+    Option(
+        metavar="auto|cpu|cuda|mps|...",
+        help="Where the network computes; auto: on an accelerator if there is one, else on the CPU.",
+    ),
+]
 ProposalsFrom = Annotated[
     str,
     Option(
@@ -126,6 +133,7 @@ class ClassifierOptions:
     labels: LabelsFile = None
     size: Size = None
     fully_convolutional: FullyConvolutional = None
+    device: Device = "auto"
 
     def load(self, names: Sequence[str] | None) -> list[Classifier]:
         """Load the classifiers. Where two have the same name, all get the name that the user gave.

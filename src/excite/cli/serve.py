@@ -87,7 +87,7 @@ def command(
     from excite.web.service import Limits, Service
 
     choice = Choice("", **vars(classifiers))
-    if choice != Choice("") and len(models or []) != 1:
+    if choice.asked() != Choice("").asked() and len(models or []) != 1:
         raise typer.BadParameter("--weights, --labels, --size and such are those of one classifier: give one --model")
     named: dict[str, Choice] = {}
     for model in models or OFFERED:

@@ -56,6 +56,7 @@ def tags_command(
     ] = None,
     model: shared.Model = "efficientnet-lite0",
     weights: shared.Weights = None,
+    device: shared.Device = "auto",
     layers: Annotated[str, typer.Option(metavar="output|all", help="Train the last layer only, or all.")] = "output",
     first: Annotated[int, typer.Option(min=1, help="How many of an image's tags are learnt, as they are listed.")] = 5,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs, at most.")] = 3,
@@ -96,7 +97,7 @@ def tags_command(
     options = TrainingOptions(layers, first, epochs, batch, rate, momentum, held_out, checks_per_epoch, views, seed)
     if tensorboard:
         check_tensorboard()
-    with distributed() as processes:
+    with distributed(device) as processes:
         opened = partial(open_corpus, corpus, shared.columns_of(columns, users_needed=False), out / "corpus")
         if processes.first:
             opened()  # a text file becomes Parquet there, once for all processes
@@ -158,6 +159,7 @@ def finetune_command(
     split: Annotated[str | None, typer.Option(help="Which part of the data; train, or all of it, if none.")] = None,
     model: shared.Model = "efficientnet-lite0",
     weights: shared.Weights = None,
+    device: shared.Device = "auto",
     labels: shared.LabelsFile = None,
     categories: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Learn only these categories, in this order.")
@@ -196,7 +198,7 @@ def finetune_command(
         chosen = examples.of(Labels([category.strip() for category in categories.split(",")]))
     training, aside = chosen.split(held_out)
     sgd = SGDOptions(batch or BATCHES.get(model, BATCH), rate, seed=seed)
-    tuning = FineTuning(model, training, out, weights, sgd, views, augment, executor, progress)
+    tuning = FineTuning(model, training, out, weights, sgd, views, augment, executor, progress, device=device)
     answer = tuning.train()
     answer |= tuning.measure(aside) if held_out else {}
     answer["seconds"] = round(time.monotonic() - started, 1)

@@ -22,7 +22,7 @@ from excite.io.cache import fingerprint
 from excite.io.fetch import cache_folder
 from excite.methods import find_method
 from excite.models import Preprocess
-from excite.models.classifier import identity
+from excite.models.classifier import identity, on_cpu
 from excite.propagation.excitation_pass import signals_at
 from excite.propagation.taps import layer_names
 from excite.session import Session, as_list, recommended_layers, weight_versions
@@ -108,13 +108,14 @@ class Compiled:
         if method not in METHODS:
             raise MethodError(f"the method {method!r} cannot be compiled: choose {' or '.join(METHODS)}")
         check_onnx()
+        self._original, classifier = classifier, on_cpu(classifier)
         self.classifier, self.method = classifier, method
         self._method = find_method(method)
         example = example_sizes(classifier, size, dynamic=size is None)
         blank = torch.zeros(1, 3, example.height, example.width)
         named = None if layer is None else layer_names(classifier.module, [layer])
         self.layer = (named or recommended_layers(self._method, classifier, blank))[0]
-        self._versions = weight_versions(classifier)
+        self._versions = weight_versions(self._original)
         self.path = _graph_path(classifier, self.layer, method, size)
         self._graph, self.sizes = self._opened(size, threads)
         self.classifier = _fitting(classifier, self.sizes)
@@ -126,7 +127,7 @@ class Compiled:
             >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
             >>> [found.point() for found in compiled.attend("photo.jpg", ["tabby", "sofa"])]   # doctest: +SKIP
         """
-        if weight_versions(self.classifier) != self._versions:
+        if weight_versions(self._original) != self._versions:
             raise ModelError("the network's weights were changed since it was compiled: compile it again")
         picture = read_image(image)
         inputs = self.classifier.prepared(picture)[None]

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch.nn import functional
 
-from excite.errors import DataError, ExciteError, ModelError
+from excite.errors import DataError, ModelError
 from excite.export.formats import check_onnx, check_overwrite, metadata, open_onnx, open_pt2, write_onnx, write_pt2
 from excite.export.trace import MapModule, Sizes, model_errors, trace_map
 from excite.io.files import atomic_write
 from excite.methods import find_method
 from excite.models import Preprocess
+from excite.models.classifier import on_cpu
 from excite.propagation import prior
 from excite.propagation.taps import layer_names
 from excite.session import recommended_layers
@@ -99,6 +100,7 @@ def export(
     if path.suffix == ".onnx":
         check_onnx()
     check_overwrite(path)
+    classifier = on_cpu(classifier)
     sizes = example_sizes(classifier, size, dynamic=dynamic)
     with quiet_torch():
         named = None if layer is None else layer_names(classifier.module, [layer])
@@ -134,14 +136,9 @@ def example_sizes(classifier: Classifier, size: tuple[int, int] | None, *, dynam
 
 def _try_once(module: MapModule, sizes: Sizes, classifier: Classifier) -> None:
     """Compute one map without tracing: errors about the layer, the rules or the size are clearer there."""
-    try:
-        picture = noise_image(sizes)[None]
+    picture = noise_image(sizes)[None]
+    with classifier.running(picture, remedy="give another --size"):
         module(picture, module.output(picture))
-    except ExciteError:
-        raise
-    except RuntimeError as error:
-        place, said = f"an image of {sizes.height} x {sizes.width}", str(error).partition("\n")[0]
-        raise ModelError(f"{classifier.name} fails on {place}: {said}; give another --size") from error
 
 
 @contextmanager

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from excite.propagation.rules import widest
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -86,7 +88,7 @@ def _gaussian(side: int, sigma: float) -> Tensor:
 
 def normalised(maps: Tensor) -> Tensor:
     """Each map over the sum of its absolute values (L1); an empty map stays empty."""
-    total = maps.abs().double().sum((-2, -1), keepdim=True)  # of gradients, which may be near the largest float
+    total = maps.abs().to(widest(maps)).sum((-2, -1), keepdim=True)  # of gradients, which may be near the largest float
     return torch.where(total == 0, 0, maps / total).to(maps.dtype)
 
 
@@ -103,7 +105,7 @@ def largest_region(maps: Tensor) -> Tensor:
     """Of each map [n, h, w] only the largest region above its mean; a map that is nowhere above it stays as it is."""
     strong = maps > maps.mean((-2, -1), keepdim=True)
     places = maps.shape[-2] * maps.shape[-1]
-    regions = torch.arange(1, places + 1, device=maps.device).view(maps.shape[-2:]) * strong.double()
+    regions = torch.arange(1, places + 1, device=maps.device).view(maps.shape[-2:]) * strong.to(widest(maps))
     while True:  # each position takes the highest number around it; those that touch by a corner are one region
         grown = functional.max_pool2d(regions, 3, stride=1, padding=1) * strong
         if torch.equal(grown, regions):

@@ -32,11 +32,13 @@ def _cam(gradients: Gradients, signal: Tensor, layers: Sequence[str]) -> Maps:
 
 def _check_weights(layer: str, gradient: Tensor) -> None:
     """A channel must weigh the same at every position, or positions must weigh the same for every channel."""
+    same = max(SAME, 4 * torch.finfo(gradient.dtype).eps)
+    gradient = gradient.float()
     weights = gradient.sum((2, 3))
-    places = torch.einsum("nc,nchw->nhw", weights, gradient)
+    places = (weights[:, :, None, None] * gradient).sum(1)  # in full precision, also within autocast
     size = weights.square().sum(1).clamp(min=torch.finfo(weights.dtype).tiny)
     product = weights[:, :, None, None] * (places / size[:, None, None])[:, None]
-    if bool(((gradient - product).abs().amax((1, 2, 3)) > SAME * gradient.abs().amax((1, 2, 3))).any()):
+    if bool(((gradient - product).abs().amax((1, 2, 3)) > same * gradient.abs().amax((1, 2, 3))).any()):
         raise MethodError(
             f"cam cannot be read at layer {layer!r}: it needs average pooling and one linear layer behind the last "
             "map; read the last map of a network that ends so, or use grad-cam"

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+import re
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules.lazy import LazyModuleMixin
 
-from excite.errors import ImageError, ModelError
+from excite.errors import ExciteError, ImageError, ModelError, TrainingModeWarning
+from excite.propagation.taps import as_found, main_output, plain_modules
 from excite.vocabulary import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 MAX_ASPECT = 4  # a longer image is squeezed: enlarged as it is, a strip would take all memory
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)  # that a network computes in
+ASPECTS = ((4, 3), (3, 2))  # of the blank images on which a network shows what it takes; rounded, one may be square
+EVEN = 32  # the stride of most networks: some take only sides that are multiples of it
+LARGEST_SIDE = 2048  # a larger number in an error is no side of an image
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,17 @@ class Preprocess:
         return (shorter, other) if size[0] <= size[1] else (other, shorter)
 
 
+@dataclass(frozen=True)
+class OneSize(Preprocess):
+    """The preprocessing for a network that takes images of one size only: at every scale they are squashed to it."""
+
+    square: bool = True
+
+    def scaled(self, scale: float) -> Preprocess:  # noqa: ARG002 - there is one size
+        """The same."""
+        return self
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Classifier:
     """A network with its preprocessing, labels and layers.
@@ -93,6 +115,9 @@ class Classifier:
         extent: The layers of the method ``extent``, such as "layer4.1+layer3"; empty: found in a dry run.
         verified: The sets of layers that were verified on their first image (`excite.propagation.verify`); None: none
             is to be.
+        trial: Whether the network is tried on a blank image first, to see which sizes it takes.
+        known: What was found out about the network: the preprocessing that it takes at each scale, and so on. A
+            classifier that `dataclasses.replace` makes knows nothing yet.
     """
 
     module: nn.Module
@@ -104,18 +129,132 @@ class Classifier:
     layers: tuple[str, ...] = ()
     extent: str = ""
     verified: set[tuple[str, ...]] | None = None
+    trial: bool = False
+    known: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
         words = "no labels" if self.labels is None else f"{len(self.labels)} labels"
         return f"Classifier({self.name!r}, {type(self.module).__name__}, {words}, layer {self.layer!r})"
 
+    @property
+    def device(self) -> torch.device:
+        """Where the network computes: the device of its first floating-point parameter or buffer."""
+        return self._own.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type in which the network computes, likewise; float32 where it has no numbers of its own."""
+        return self._own.dtype
+
+    @property
+    def _own(self) -> Tensor:
+        for tensor in chain(self.module.parameters(), self.module.buffers()):
+            if tensor.dtype in FLOATS and not tensor.is_meta:
+                return tensor
+        return torch.empty(0)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether parts of the network get their shapes from the first image."""
+        return any(isinstance(child, LazyModuleMixin) for child in self.module.modules())
+
+    def placed(self, images: Tensor) -> Tensor:
+        """Preprocessed images on the network's device and in its type; the one place where they are moved.
+
+        Example:
+            >>> excite.wrap(nn.Linear(2, 2).double()).placed(torch.ones(1)).dtype
+            torch.float64
+        """
+        own = self._own
+        return images.to(own.device, own.dtype)
+
     def prepared(self, picture: Image.Image, scale: float = 1.0) -> Tensor:
-        """The preprocessed image [3, H, W] at a scale; the output of a user's own preprocessing is interpolated."""
-        if scale == 1:
-            return self.preprocess(picture)
+        """The preprocessed image [3, H, W] at a scale, where the network computes.
+
+        The output of a user's own preprocessing is interpolated. A network that takes one size only gets that.
+        """
         if isinstance(self.preprocess, Preprocess):
-            return self.preprocess.scaled(scale)(picture)
-        return rescaled(self.preprocess(picture)[None], scale)[0]
+            prepare = self.preprocess if scale == 1 else self.preprocess.scaled(scale)
+            return self.placed((self._fitting(prepare, scale) if self.trial else prepare)(picture))
+        return self.placed(rescaled(self.preprocess(picture)[None], scale)[0])
+
+    def _fitting(self, preprocess: Preprocess, scale: float) -> Preprocess:
+        """The preprocessing that the network takes: as it is, with even sides, or squashed to one size.
+
+        It is found on blank images, so that it depends on no image; where none fits, the first error is the user's.
+        """
+        if self.lazy or isinstance(preprocess, OneSize):
+            return preprocess
+        if scale not in self.known:
+            error = self._error(preprocess)
+            self.known[scale] = preprocess if error is None else self._other_size(preprocess, error)
+        fitting: Preprocess = self.known[scale]
+        return fitting
+
+    def _other_size(self, preprocess: Preprocess, error: str) -> Preprocess:
+        even = replace(preprocess, multiple=EVEN)
+        own = [side for side in (setting(self.preprocess, "shorter_side"), preprocess.shorter_side) if side]
+        sides = [*demanded_sides(self.module), *own, *map(int, re.findall(r"\d+", error))]
+        facts = vars(preprocess) | {"square": True, "multiple": 1}
+        squares = (
+            OneSize(**{**facts, "shorter_side": side}) for side in dict.fromkeys(sides) if 0 < side <= LARGEST_SIDE
+        )
+        return next((each for each in (even, *squares) if self._error(each) is None), preprocess)
+
+    def _error(self, preprocess: Preprocess) -> str | None:
+        """The error of the network on blank images; None where there is none."""
+        modules = plain_modules(self.module)
+        try:
+            with as_found(modules), torch.no_grad(), torch.random.fork_rng(devices=[]):
+                for aspect in ASPECTS if preprocess.multiple > 1 else ASPECTS[:1]:
+                    width, height = preprocess.size(aspect)
+                    self.module(self.placed(torch.zeros(1, 3, height, width)))
+        except Exception as error:  # noqa: BLE001 - a network may raise anything
+            return None if "allocate" in str(error) else str(error)  # too little memory says nothing about sizes
+        return None
+
+    @contextmanager
+    def running(self, *batches: Tensor, remedy: str = "") -> Iterator[None]:
+        """While the network runs: whatever it raises becomes one line with its name, the input's size and the remedy.
+
+        A network in training mode is named once.
+        """
+        if "training" not in self.known and (active := active_in_training(self.module)):
+            self.known["training"] = active
+            warnings.warn(
+                f"{self.name} is in training mode, with {active}: its answers and maps change with chance and with the "
+                "other images; call .eval() on it first",
+                TrainingModeWarning,
+                stacklevel=4,
+            )
+        try:
+            yield
+        except ExciteError:
+            raise
+        except Exception as error:
+            if not (isinstance(error, RuntimeError) or _from_network(error)):
+                raise  # a fault of excite
+            sizes = " and ".join(" x ".join(map(str, batch.shape[1:])) for batch in batches)
+            once = ", and choose a method with one scale, such as c-mwp" if len(batches) > 1 else ""
+            usual = f"load it with fully_convolutional=True, or use Preprocess(square=True){once}"
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            if not isinstance(error, RuntimeError | AssertionError):
+                reason = f"{type(error).__name__}: {reason}"
+            raise ModelError(
+                f"{self.name} fails on an image preprocessed to {sizes}: {reason.rstrip('.')}. If it takes images of "
+                f"one size only, {remedy or usual}"
+            ) from error
+
+    def logits(self, images: Tensor) -> Tensor:
+        """The network's output units for preprocessed images, without gradients.
+
+        Example:
+            >>> excite.wrap(nn.Flatten()).logits(torch.ones(1, 3, 1, 1))
+            tensor([[1., 1., 1.]])
+        """
+        images = self.placed(images)
+        with self.running(images), torch.no_grad():
+            return main_output(self.module(images)).float()
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Probabilities [N, C] of the module's logits.
@@ -163,6 +302,54 @@ def rescaled(batch: Tensor, scale: float) -> Tensor:
     """Preprocessed images [N, 3, H, W] at another scale."""
     height, width = (max(1, int(side * scale)) for side in batch.shape[-2:])
     return batch if scale == 1 else functional.interpolate(batch, (height, width), mode="bicubic", antialias=True)
+
+
+def on_cpu(classifier: Classifier) -> Classifier:
+    """The classifier on the CPU and in float32, itself or a copy: for graphs that other runtimes run there."""
+    if (classifier.device.type, classifier.dtype) == ("cpu", torch.float32):
+        return classifier
+    return replace(classifier, module=copy.deepcopy(classifier.module).cpu().float())
+
+
+def _from_network(error: Exception) -> bool:
+    """Whether an exception passed through the call of a module."""
+    trace, here = error.__traceback__, nn.Module._call_impl.__code__  # noqa: SLF001 - the function that calls forward
+    while trace is not None and trace.tb_frame.f_code is not here:
+        trace = trace.tb_next
+    return trace is not None
+
+
+def active_in_training(module: nn.Module) -> str:
+    """What makes a network in training mode answer by chance or by the rest of the batch; empty where nothing does.
+
+    Example:
+        >>> active_in_training(nn.Sequential(nn.Dropout(0.5), nn.BatchNorm2d(3)))
+        "active dropout ('0') and batch statistics ('1')"
+    """
+    found: dict[str, str] = {}
+    for name, child in module.named_modules():
+        if child.training and isinstance(child, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - the parent of all
+            found.setdefault("batch statistics", name)
+        chance = getattr(child, "p", None) or getattr(child, "drop_prob", None)  # torch's, and timm's DropPath
+        if child.training and chance and "drop" in type(child).__name__.lower():
+            found.setdefault("active dropout", name)
+    return " and ".join(f"{kind} ({name!r})" for kind, name in found.items()) if found else ""
+
+
+def demanded_sides(module: nn.Module) -> list[int]:
+    """The sides of images that a network or its parts say they were made for (timm, torchvision, transformers)."""
+    found: list[Any] = []
+    for child in module.modules():
+        cards = [getattr(child, name, None) for name in ("pretrained_cfg", "default_cfg", "config")]
+        found += [setting(card, "input_size") for card in cards] + [setting(card, "image_size") for card in cards]
+        found += [getattr(child, name, None) for name in ("img_size", "image_size")]
+    sides = [each[-1] if isinstance(each, tuple | list) and each else each for each in found]
+    return [side for side in dict.fromkeys(sides) if type(side) is int]
+
+
+def setting(card: object, name: str) -> Any:
+    """A setting in a dictionary or an object; None where there is none."""
+    return card.get(name) if isinstance(card, dict) else getattr(card, name, None)
 
 
 def network_identity(network: nn.Module, without: str = "") -> str:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from excite.errors import LayerError, SignalError
 from excite.models.classifier import Classifier
-from excite.models.fully_convolutional import Recording, Step, Window, step_of
-from excite.models.receptive_field import Receptive, view_of
+from excite.models.fully_convolutional import Recording, Step, step_of
+from excite.models.receptive_field import PAIRS, Receptive, View, is_map, view_of
 from excite.propagation import ExcitationPass, prior
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import as_found, main_output, plain_modules
@@ -45,7 +45,11 @@ class SpatialLayer:
 
 
 def spatial_layers(module: nn.Module, inputs: Tensor) -> list[SpatialLayer]:
-    """All layers with an output [images, channels, height, width], in the order of computation."""
+    """All layers whose output is a map [images, channels, height, width], in the order of computation.
+
+    That it is one is known by how it was computed from the image, not by its shape: the weights of an attention have
+    four dimensions, too.
+    """
     return [layer for layer in _run(module, inputs).found if isinstance(layer, SpatialLayer) and layer.name]
 
 
@@ -60,9 +64,7 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
     run = _run(module, inputs)
     layers = run.contrastable()
     if not layers:
-        raise LayerError(
-            "no layer below the classifier's weights has places to show: name a layer, or use excite.mwp for neurons"
-        )
+        raise _no_map(run, "name a layer, or use excite.mwp for neurons")
     passed = [layer for layer in layers if run.steps.get(layer.name) in run.passed_by_all()]
     stride = _preferred_stride(passed or layers, min(inputs.shape[-2:]))
     even = [layer for layer in passed or layers if 1 / NEARLY <= layer.stride / stride <= NEARLY]
@@ -74,9 +76,35 @@ def top_layer(module: nn.Module, inputs: Tensor) -> str:
     run = _run(module, inputs)
     named = run.maps_below(max(run.weights, default=0))
     if not named:
-        raise LayerError("no layer below the classifier's weights has places to show: name a layer")
+        raise _no_map(run, "name a layer")
     kept = [layer for layer in named if not layer.kind.startswith(UNCHANGING)]
     return (kept or named)[-1].name
+
+
+def _no_map(run: "_Run", remedy: str) -> LayerError:
+    maps = _listed([layer.name for layer in run.maps_below()])
+    reason = f"; layers that are maps: {maps}" if maps else " (none was computed as a map)"
+    return LayerError(f"no layer below the classifier's weights has places to show{reason}: {remedy}")
+
+
+def check_maps(classifier: Classifier, layers: Sequence[str], inputs: Tensor) -> None:
+    """Refuse layers that are known to be no maps, by how they are computed: one dry run for each classifier."""
+    known = classifier.known
+    if classifier.lazy:
+        return
+    if "no maps" not in known:
+        run = _run(classifier.module, inputs[:1])
+        known["no maps"], known["maps"] = run.others, [layer.name for layer in run.maps_below()]
+    for layer in layers:
+        reason = known["no maps"].get(layer.partition("#")[0])
+        if reason is not None:
+            raise LayerError(f"layer {layer!r} is no map: {reason}; layers that are maps: {_listed(known['maps'])}")
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    """Names, evenly chosen where there are many."""
+    step = max(1, -(-len(names) // most))
+    return ", ".join(names[::-1][::step][::-1])
 
 
 def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
@@ -113,6 +141,7 @@ class _Run:
     calls: list[Step]  # all that computed activations
     steps: dict[str, Step | None]  # the call that computed each layer's output
     output: Step | None  # the call that computed the network's output
+    others: dict[str, str]  # the layers with four dimensions that are no maps, with the reason
 
     @property
     def weights(self) -> list[int]:  # the places in ``found`` of the modules with weights
@@ -154,33 +183,49 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
     module = plain_modules(module)[0]
     seen: dict[tuple[str, str], SpatialLayer | str] = {}
     steps: dict[str, Step | None] = {}
+    others: dict[str, str] = {}
 
     def note(name: str, child: nn.Module, _arguments: Any, answer: Any) -> None:
         if any(weight.dim() > 1 for weight in child.parameters(recurse=False)):
             seen.pop((name, "weights"), None)
             seen[name, "weights"] = name
-        if isinstance(answer, Tensor) and answer.dim() == 4 and (layer := _layer(name, child, answer, inputs)):
-            seen.pop((name, "map"), None)
-            seen[name, "map"] = layer
-            steps[name] = step_of(answer)
+        if isinstance(answer, Tensor) and answer.dim() == 4:
+            view = view_of(answer)
+            if is_map(view, answer) or (len(answer) == len(inputs) and answer.shape[2:].numel() == 1):  # pooled
+                seen.pop((name, "map"), None)
+                seen[name, "map"] = _layer(name, child, answer, inputs)
+                steps[name] = step_of(answer)
+            elif reason := _no_map_because(answer, view, len(inputs)):
+                others[name] = reason
 
     with ExitStack() as hooks, as_found(list(module.modules())), torch.no_grad(), Receptive(inputs) as receptive:
         for name, child in module.named_modules():
             hooks.enter_context(child.register_forward_hook(partial(note, name)))
         with Recording(module, receptive.pictures) as recording:
             answer = module(receptive.pictures)
-    return _Run(list(seen.values()), recording.steps, steps, next(map(step_of, tensors_in(answer)), None))
+    last = next(map(step_of, tensors_in(answer)), None)
+    return _Run(list(seen.values()), recording.steps, steps, last, others)
 
 
-def _layer(name: str, child: nn.Module, answer: Tensor, inputs: Tensor) -> SpatialLayer | None:
-    """None where the channels come last, by the operations or else by the aspect ratio of the sides."""
-    _, channels, height, width = answer.shape
+def _layer(name: str, child: nn.Module, answer: Tensor, inputs: Tensor) -> SpatialLayer:
     view = view_of(answer)
-    if (view[0].dim if view else Window.of(tuple(answer.shape), tuple(inputs.shape[-2:])).dim) != 2:
-        return None
-    stride = float(view[0].stride) if view else inputs.shape[-2] / height
-    field = max(side.field for side in view) if view else None
+    stride = float(view[0].stride) if view else float(inputs.shape[-2])
+    fields = [side.field for side in view or () if side.field is not None]
+    _, channels, height, width = answer.shape
+    field = max(fields) if len(fields) == 2 else None
     return SpatialLayer(name, type(child).__name__, channels, height, width, stride, field)
+
+
+def _no_map_because(answer: Tensor, view: View | None, images: int) -> str:
+    """Why a tensor of four dimensions is no map; empty where that is unknown."""
+    shape = tuple(answer.shape)
+    if view is PAIRS:
+        return f"its output {shape} has a number for each pair of positions, as the weights of an attention"
+    if view and (view[0].dim, view[1].dim) == (1, 2):
+        return f"its output {shape} has the channels last, not [N, C, H, W]"
+    if view:
+        return f"the positions of its output {shape} are not its last two dimensions"
+    return f"its output {shape} is not one tensor for each image" if len(answer) != images else ""
 
 
 # Candidates for a layer sweep.
@@ -253,6 +298,6 @@ def _below_the_weights(module: nn.Module, inputs: Tensor, layers: list[SpatialLa
 
 def outline(classifier: Classifier) -> tuple[list[SpatialLayer], tuple[str, ...]]:
     """All layers that can be read as maps, for a square image, and the recommended ones, best first."""
-    inputs = classifier.preprocess(Image.new("RGB", (256, 256)))[None]
+    inputs = classifier.prepared(Image.new("RGB", (256, 256)))[None]
     layers = spatial_layers(classifier.module, inputs)
     return layers, classifier.layers or (classifier.layer or default_layer(classifier.module, inputs),)

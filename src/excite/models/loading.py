@@ -23,7 +23,7 @@ from excite.models import weights as weight_files
 from excite.models.cards import MODELS, Card
 from excite.models.classifier import Classifier, Preprocess
 from excite.models.fully_convolutional import fully_convolutional as slide
-from excite.models.sources import caffe_card, timm_card, torchvision_card
+from excite.models.sources import caffe_card, own_labels, own_preprocess, timm_card, torchvision_card
 from excite.propagation.taps import layer_names
 from excite.vocabulary import Labels
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from excite.propagation.taps import Layer
 
-RANDOM = "random"
+RANDOM, AUTO = "random", "auto"
 FACTS, WEIGHTS, FORMAT = "classifier.json", "weights.safetensors", 1  # of a saved classifier
 WEIGHTS_SUFFIXES = {".safetensors", ".pth", ".pt", ".bin", ".ckpt"}
 USUAL_PREPROCESS = Preprocess(  # of most networks trained on ImageNet with torch
@@ -54,6 +54,7 @@ def load(  # noqa: PLR0913 - all but the name may be left out
     layer: str | None = None,
     multilabel: bool | range | None = None,
     fully_convolutional: bool | None = None,
+    device: str | torch.device = "cpu",
 ) -> Classifier:
     """A classifier by name, or from files.
 
@@ -70,9 +71,10 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         multilabel: the outputs are independent, all or those of a range; None: as it was trained.
         fully_convolutional: apply the network to every window of an image larger than its training images,
             see `excite.models.fully_convolutional`; None: only if it needs to (the paper's networks).
+        device: where it computes: "cpu", "cuda", "cuda:1", "mps"; "auto" for the accelerator if there is one.
 
     Raises:
-        ModelError: there is no such classifier, or its weights are missing or do not fit.
+        ModelError: there is no such classifier or device, or its weights are missing or do not fit.
 
     Example:
         >>> classifier = load("efficientnet-lite0")
@@ -81,12 +83,14 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         >>> load("vgg16", weights="VGG_ILSVRC_16_layers.caffemodel")           # doctest: +SKIP
         >>> load("torchvision:resnet50", weights="mine.pth", labels=my_words)  # doctest: +SKIP
     """
-    card = find_card(str(name))
-    words = _as_labels(labels)
+    card, place = find_card(str(name)), None if device == "cpu" else find_device(device)
+    words = None if labels is None else _as_labels(labels)
     file = None if weights is None else Path(weights)
     module, as_published = _network(card, file, None if words is None else len(words))
+    module = module if place is None else module.to(place)
     prepare = preprocess or card.preprocess
-    if card.fully_convolutional if fully_convolutional is None else fully_convolutional:
+    sliding = card.fully_convolutional if fully_convolutional is None else fully_convolutional
+    if sliding:
         module = slide(module, _trained_side(card.preprocess))
     if size is not None:
         if not isinstance(prepare, Preprocess):
@@ -101,6 +105,7 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         multilabel=card.multilabel if multilabel is None else multilabel,
         layers=card.layers if layer is None else (layer,),
         extent=card.extent,
+        trial=card.name.startswith(tuple(PACKAGES)) and size is None and not sliding,
     )
 
 
@@ -108,20 +113,23 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
     module: nn.Module,
     *,
     labels: Words | None = None,
-    preprocess: Callable[[Image.Image], Tensor] | None = None,
+    preprocess: Callable[[Image.Image], Tensor] | object | None = None,
     layer: Layer | None = None,
     name: str | None = None,
     multilabel: bool | range = False,
     fully_convolutional: bool | int = False,
     verify: bool = True,
 ) -> Classifier:
-    """A classifier around a network, which is not changed.
+    """A classifier around a network, which is not changed. It computes where the network is, in the network's type.
 
     Args:
-        module: Computes logits [N, C] or [N, C, H, W].
-        labels: One for each output: a word, or its synonyms with its name first.
-        preprocess: The preprocessing of an image; by default that of most networks trained on ImageNet with torch
-            (shorter side 224, the usual mean and deviation of each channel).
+        module: Computes logits [N, C] or [N, C, H, W], or an object with ``logits``.
+        labels: One for each output: a word, or its synonyms with its name first; by default those of a network of
+            transformers (``config.id2label``).
+        preprocess: The preprocessing of an image, or an image processor of transformers. By default what a network of
+            timm says (``pretrained_cfg``), or that of most networks trained on ImageNet with torch (shorter side 224,
+            the usual mean and deviation of each channel). A network that then fails is tried with sides that are
+            multiples of 32, and with images squashed to the one size that it was made for.
         layer: The default layer: a module of the network, or its name.
         name: For display; by default the name of the module's class.
         multilabel: The outputs are independent, all or those of a range.
@@ -146,17 +154,18 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
     if not isinstance(module, nn.Module):
         raise ModelError(f"The model is a {type(module).__name__}: pass a torch.nn.Module.")
     layers = () if layer is None else tuple(layer_names(module, [layer]))
-    prepare = USUAL_PREPROCESS if preprocess is None else preprocess
+    prepare = own_preprocess(module, preprocess, USUAL_PREPROCESS)
     side = _trained_side(prepare) if fully_convolutional is True else fully_convolutional
     return Classifier(
         module=slide(module, side) if side else module,
         preprocess=prepare,
-        labels=_as_labels(labels),
+        labels=own_labels(module) if labels is None else _as_labels(labels),
         name=type(module).__name__ if name is None else name,
         layer=layers[0] if layers else None,
         multilabel=multilabel,
         layers=layers,
         verified=set() if verify else None,
+        trial=not side,
     )
 
 
@@ -183,8 +192,31 @@ def find_card(name: str) -> Card:
     raise ModelError(f"There is no model {name!r}; the known ones are: {known}, or a file.{hint}")
 
 
-def _as_labels(labels: Words | None) -> Labels | None:
-    return labels if labels is None or isinstance(labels, Labels) else Labels(labels)
+def find_device(name: str | torch.device) -> torch.device:
+    """The device of that name, "auto" for the accelerator if there is one; a ModelError where it is not there.
+
+    Example:
+        >>> find_device("cpu")
+        device(type='cpu')
+    """
+    there = torch.accelerator.current_accelerator(check_available=True)
+    if name == AUTO:
+        return there or torch.device("cpu")
+    known = ", ".join(["cpu", *(f"{there}:{k}" for k in range(torch.accelerator.device_count() if there else 0))])
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ModelError(f"There is no device {name!r}: give auto, or one of those here ({known}).") from None
+    try:
+        torch.zeros(1, device=device).to("cpu")
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = weight_files.first_line(error)
+        raise ModelError(f"The device {str(name)!r} cannot be used ({reason}): here is {known}.") from None
+    return device
+
+
+def _as_labels(labels: Words) -> Labels:
+    return labels if isinstance(labels, Labels) else Labels(labels)
 
 
 def _card_of_weights(path: Path) -> Card:
@@ -238,6 +270,10 @@ class Choice:
     labels: str | None = None
     size: int | None = None
     fully_convolutional: bool | None = None
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        find_device(self.device)  # an error before anything is loaded
 
     def load(self) -> Classifier:
         """The classifier."""
@@ -247,13 +283,18 @@ class Choice:
             labels=None if self.labels is None else Labels.read(Path(self.labels)),
             size=self.size,
             fully_convolutional=self.fully_convolutional,
+            device=self.device,
         )
 
+    def asked(self) -> dict[str, Any]:
+        """The arguments that decide about results: all but the device."""
+        return {name: value for name, value in asdict(self).items() if name != "device"}
+
     def key(self) -> dict[str, Any]:
-        """Identifies its results: the arguments, and the size and time of its files."""
+        """Identifies its results: these arguments, and the size and time of its files."""
         files = [name for name in (self.model, self.weights, self.labels) if name not in {None, RANDOM}]
         states = [file.stat() for name in files if name for file in files_of(name)]
-        return {**asdict(self), "files": [[state.st_size, state.st_mtime_ns] for state in states]}
+        return {**self.asked(), "files": [[state.st_size, state.st_mtime_ns] for state in states]}
 
 
 # A saved classifier: a folder of classifier.json (network, labels, training) and weights.safetensors. The former holds

@@ -4,6 +4,9 @@ A torch function mode attaches to every activation, for each side of its map, th
 that the first position depends on, also outside of the image. Behind upsampling it may be up to two steps too large.
 What only scales a map (the gate of a squeeze-and-excite block, the statistics of a norm) does not count; behind all
 else that mixes all positions it is the whole image. An operation not in the table is applied position by position.
+
+So each activation is a map whose dimensions are known, with its own field or the whole image as each position's; or its
+positions are unknown; or it has a number for each pair of positions (the weights of an attention), and is no map.
 """
 
 from collections.abc import Callable
@@ -30,11 +33,23 @@ class Side:
     stride: Fraction = Fraction(1)
     first: Fraction = Fraction(0)
     last: Fraction = Fraction(0)
+    whole: bool = False  # all positions were mixed, as in attention beside a residual: the field is the whole image
+    repeat: int = 1  # where both sides share a dimension (tokens), how often a position is repeated,
+    period: int = 0  # and the number of positions after which they begin again; 0: a dimension of its own
 
     @property
-    def field(self) -> int:
-        """The size of the receptive field."""
-        return ceil(self.last - self.first) + 1
+    def alone(self) -> bool:
+        """Whether the dimension is of this side alone."""
+        return (self.repeat, self.period) == (1, 0)
+
+    @property
+    def field(self) -> int | None:
+        """The size of the receptive field; None: the whole image."""
+        return None if self.whole else ceil(self.last - self.first) + 1
+
+    def resized(self, inside: int, outside: int) -> "Side":
+        """With another number of positions, each of which depends on the whole image."""
+        return replace(self, stride=self.stride * Fraction(inside, outside), whole=True)
 
     def slid(self, window: Fraction | int, step: Fraction | int = 1, before: Fraction | int = 0) -> "Side":
         """Behind windows that are ``step`` positions apart, the first one beginning ``before`` the map."""
@@ -44,13 +59,23 @@ class Side:
 
     def joined(self, other: "Side") -> "Side":
         """The union of two fields; where the strides differ, the larger field."""
+        whole = self.whole or other.whole
+        if (self.repeat, self.period) != (other.repeat, other.period):  # windows: of several positions each
+            return replace(min(self, other, key=lambda side: side.stride), whole=True)
         if self.stride != other.stride:
-            return max(self, other, key=lambda side: side.last - side.first)
-        return replace(self, first=min(self.first, other.first), last=max(self.last, other.last))
+            return replace(max(self, other, key=lambda side: side.last - side.first), whole=whole)
+        return replace(self, first=min(self.first, other.first), last=max(self.last, other.last), whole=whole)
+
+
+class _Pairs(tuple[()]):
+    """A number for each pair of positions."""
+
+    __slots__ = ()
 
 
 View = tuple[Side, Side] | tuple[()]  # height and width
-WHOLE: View = ()  # the whole image
+WHOLE: View = ()  # the whole image, and which position is where is unknown
+PAIRS: View = _Pairs()
 
 
 @dataclass(frozen=True)
@@ -74,12 +99,17 @@ class Call:
 
     def each(self, change: Callable[[Side, int], Side | None]) -> View:
         """The sides of the first input, both changed; the whole image where that cannot be."""
-        sides = tuple(change(side, k) for k, side in enumerate(view_of(self.subject) or WHOLE))
+        view = view_of(self.subject)
+        if view is PAIRS:
+            return PAIRS
+        sides = tuple(change(side, k) for k, side in enumerate(view or WHOLE))
         return WHOLE if None in sides else sides  # type: ignore[return-value]
 
     def slid(self, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> View:
         """Behind windows of one size; each number is for both sides, or there is one for each."""
         sizes, strides, margins, dilations = map(_pair, (kernel, stride, padding, dilation))
+        if not is_map(view_of(self.subject), self.subject):
+            return PAIRS if view_of(self.subject) is PAIRS else WHOLE
         return self.each(lambda side, k: side.slid((sizes[k] - 1) * dilations[k] + 1, strides[k], margins[k]))
 
     def joined(self) -> View:
@@ -89,16 +119,23 @@ class Call:
         for tensor, view in views:
             if view:
                 aligned = _aligned(view, tensor, self.answer)
-                if not aligned:
+                if not aligned or (joined and [side.dim for side in joined] != [side.dim for side in aligned]):
                     return WHOLE
                 joined = (joined[0].joined(aligned[0]), joined[1].joined(aligned[1])) if joined else aligned
         wholes = [tensor for tensor, view in views if view == WHOLE]
-        return joined if all(_is_gate(tensor, joined, self.answer) for tensor in wholes) else WHOLE
+        if joined and not all(_is_gate(tensor, joined, self.answer) for tensor in wholes):
+            joined = (replace(joined[0], whole=True), replace(joined[1], whole=True))
+        return joined or next((view for _, view in views if view is PAIRS), WHOLE)
 
 
 def view_of(tensor: Tensor) -> View | None:
     """The sides of an activation; None where it does not depend on the image."""
     return getattr(tensor, _ATTRIBUTE, None)
+
+
+def is_map(view: View | None, tensor: Tensor) -> bool:
+    """Whether the last two dimensions are height and width."""
+    return bool(view) and [(side.dim - tensor.dim(), side.alone) for side in view or ()] == [(-2, True), (-1, True)]
 
 
 def _aligned(view: View, tensor: Tensor, answer: Tensor) -> View:
@@ -152,12 +189,14 @@ def pooling(call: Call) -> View:
 
 
 def adaptive_pooling(call: Call) -> View:
-    """Windows of one size side by side; the whole image where sizes differ or there is one window."""
+    """Windows of one size side by side; the whole image where sizes differ, and no map where there is one window."""
 
     def pooled(side: Side, _: int) -> Side | None:
         inside, outside = call.subject.shape[side.dim], call.answer.shape[side.dim]
         window = inside // outside
-        return None if inside % outside or outside == 1 < inside else side.slid(window, window)
+        if inside % outside:
+            return side.resized(inside, outside)
+        return None if outside == 1 < inside else side.slid(window, window)
 
     return call.each(pooled)
 
@@ -219,21 +258,43 @@ def rearrangement(call: Call) -> View:
 
     def followed(side: Side, _: int) -> Side | None:
         size = call.subject.shape[side.dim]
-        positions = torch.arange(size).reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim))
+        positions = torch.arange(size) // side.repeat % (side.period or size)
+        positions = positions.reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim))
         # in the activation's memory layout, which some views depend on
         numbers = torch.empty_like(call.subject, dtype=torch.long, device="cpu")
         numbers.copy_(positions.expand(call.subject.shape))
         moved = tensors_in(call.function(numbers, *call.args[1:], **call.kwargs))[call.position]
-        dims = [dim for dim in range(moved.dim()) if moved.shape[dim] > 1 and bool((moved.diff(dim=dim) != 0).any())]
-        if len(dims) != 1:  # mixed with another dimension, or a single position
-            return None
-        steps = moved.diff(dim=dims[0]).flatten()
-        if steps[0] < 1 or bool((steps != steps[0]).any()):
-            return None
+        lines = {dim: _line(moved, dim) for dim in range(moved.dim()) if moved.shape[dim] > 1}
+        patterns = {dim: _pattern(line) for dim, line in lines.items() if bool((line != 0).any())}
+        total = sum((line.reshape(-1, *[1] * (moved.dim() - 1 - dim)) for dim, line in lines.items()), torch.tensor(0))
+        if not patterns or None in patterns.values() or bool((moved - moved.flatten()[0] != total).any()):
+            return None  # mixed with another dimension, or a single position
+        dim, (step, repeat, period) = max(patterns.items(), key=lambda item: item[1][0])  # if split, the outer part
+        inner = sum(int(line[-1]) for other, line in lines.items() if other != dim)
         start = int(moved.flatten()[0]) * side.stride
-        return Side(dims[0], side.stride * int(steps[0]), side.first + start, side.last + start)
+        first, last = side.first + start, side.last + start + inner * side.stride
+        return Side(dim, side.stride * step, first, last, side.whole, repeat, period)
 
     return call.each(followed)
+
+
+def _line(moved: Tensor, dim: int) -> Tensor:
+    """The numbers along a dimension, from 0."""
+    line = moved[tuple(slice(None) if k == dim else 0 for k in range(moved.dim()))]
+    return line - line[0]
+
+
+def _pattern(line: Tensor) -> Any:
+    """Of numbers that rise evenly: the step, how often each is repeated, and after how many they begin anew (0: no)."""
+    changed = line.nonzero()[:, 0]
+    repeat, step = int(changed[0]), int(line[changed[0]])
+    starts = line[::repeat]
+    again = (starts[1:] == 0).nonzero()[:, 0]
+    period = int(again[0]) + 1 if len(again) else len(starts)
+    regular = torch.arange(len(line)) // repeat % period * step
+    if step < 1 or bool((line != regular).any()):
+        return None
+    return step, repeat, 0 if (repeat, period) == (1, len(line)) else period
 
 
 def concatenation(call: Call) -> View:
@@ -248,6 +309,30 @@ def stacking(call: Call) -> View:
     dim = call.argument(1, "dim", 0) % call.answer.dim()
     view = replace(call, answer=call.argument(0, "tensors")[0]).joined()
     return tuple(replace(side, dim=side.dim + (side.dim >= dim)) for side in view)  # type: ignore[return-value]
+
+
+def product(call: Call) -> View:
+    """A matrix product: weights act on the last dimension; of two activations it has a number for each pair."""
+    views = [view for tensor in tensors_in((call.args, call.kwargs)) if (view := view_of(tensor)) is not None]
+    if len(views) == 1 and call.function.__name__ in {"matmul", "__matmul__"} and view_of(call.subject) is not None:
+        return last_dimension(call) if call.argument(1, "other").dim() == 2 else WHOLE
+    return PAIRS if len(views) > 1 and not any(view is PAIRS for view in views) else WHOLE
+
+
+def last_dimension(call: Call) -> View:
+    """Weights mix the last dimension, which are the channels or, in a mixer, positions."""
+    return call.each(lambda side, _: None if side.dim == call.subject.dim() - 1 else side)
+
+
+def everywhere(call: Call) -> View:
+    """Each position depends on all, but is where it was: sampled by a grid, transformed, added up."""
+    return call.each(
+        lambda side, _: (
+            side.resized(call.subject.shape[side.dim], call.answer.shape[side.dim])
+            if call.answer.dim() == call.subject.dim()
+            else None
+        )
+    )
 
 
 def _pair(value: Any) -> tuple[int, int]:
@@ -266,7 +351,7 @@ REACHES: dict[str, Callable[[Call], View]] = {
         interpolation: "interpolate upsample",
         padding: "pad",
         pixel_shuffle: "pixel_shuffle pixel_unshuffle",
-        lambda call: call.each(lambda side, _: None if side.dim == call.subject.dim() - 1 else side): "linear",
+        last_dimension: "linear",
         reduction: "mean sum nansum amax amin max min argmax argmin std var norm logsumexp median prod all any",
         rearrangement: """view view_as reshape reshape_as flatten unflatten ravel permute transpose swapaxes swapdims
                           movedim moveaxis squeeze squeeze_ unsqueeze unsqueeze_ transpose_ t t_ T mT getitem narrow
@@ -274,10 +359,11 @@ REACHES: dict[str, Callable[[Call], View]] = {
                           tile flip roll rot90 channel_shuffle""",
         concatenation: "cat concat concatenate",
         stacking: "stack",
-        lambda _call: WHOLE: """matmul mm bmm mv addmm baddbmm einsum tensordot scaled_dot_product_attention
-                  multi_head_attention_forward grid_sample conv1d conv3d conv_transpose1d conv_transpose3d cumsum
-                  cumprod gather fft_fft2 fft_rfft2 fft_ifft2 fft_irfft2 fft_fftn fft_rfftn fft_ifftn
-                  fft_irfftn""",
+        product: "matmul mm bmm baddbmm einsum tensordot",
+        everywhere: """grid_sample cumsum cumprod fft_fft2 fft_rfft2 fft_ifft2 fft_irfft2 fft_fftn fft_rfftn fft_ifftn
+                       fft_irfftn""",
+        lambda _call: WHOLE: """mv addmm scaled_dot_product_attention multi_head_attention_forward conv1d conv3d
+                                conv_transpose1d conv_transpose3d gather""",
     }.items()
     for name in names.split()
 }

@@ -19,14 +19,15 @@ from urllib.request import getproxies
 import torch
 from torch import nn
 
-from excite.errors import ModelError, ReplacedOperatorsWarning
+from excite.errors import ModelError, ReplacedOperatorsWarning, UnknownPreprocessWarning
 from excite.models.cards import CAFFE_PREPROCESS, Card
-from excite.models.classifier import Preprocess
+from excite.models.classifier import OneSize, Preprocess, demanded_sides, setting
 from excite.models.weights import first_line
 from excite.vocabulary import Labels, imagenet_labels
 
 HUB = "hf-hub:"  # timm's prefix for a network on Hugging Face's hub
 IMAGENET = 1000
+BICUBIC = 3  # Pillow's number, in the settings of transformers
 MULTIPLES = {"dla": 32, "hrnet": 32, "tresnet": 4}  # families whose branches do not fit each other at other sizes
 WITH_SECOND_HEADS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogits.",)}
 
@@ -106,7 +107,7 @@ def timm_card(name: str) -> Card:
         _check_name("timm", name.partition(".")[0], timm.list_models())
     facts = _timm_facts(timm, name)
     multiple = next((multiple for family, multiple in MULTIPLES.items() if name.startswith(family)), 1)
-    prepare = _preprocess(facts["input_size"][-1], facts["mean"], facts["std"], facts["interpolation"])
+    prepare = _timm_preprocess(facts)
     return Card(
         name=f"timm:{name}",
         build=lambda classes: timm.create_model(name, pretrained=False, **_number(classes)),
@@ -172,6 +173,74 @@ def _preprocess(side: int, mean: Sequence[float], std: Sequence[float], interpol
     means, scales = tuple(255 * value for value in mean), tuple(1 / (255 * value) for value in std)
     usual: Literal["bicubic", "bilinear"] = "bicubic" if interpolation == "bicubic" else "bilinear"
     return Preprocess(side, means, scales, interpolation=usual)  # type: ignore[arg-type]
+
+
+def _timm_preprocess(facts: Any) -> Preprocess:
+    """The preprocessing in timm's settings, a dictionary or an object; a network of one fixed size gets that."""
+    side, mean, std, interpolation, fixed = (
+        setting(facts, name) for name in ("input_size", "mean", "std", "interpolation", "fixed_input_size")
+    )
+    usual = _preprocess(side[-1], mean, std, str(interpolation))
+    return OneSize(**{**vars(usual), "square": True}) if fixed else usual
+
+
+def own_preprocess(module: nn.Module, given: Any, usual: Preprocess) -> Any:
+    """The preprocessing of a network: ``given``, or what timm or an image processor of transformers says, or the usual.
+
+    Example:
+        >>> net = nn.Identity()
+        >>> net.pretrained_cfg = {"input_size": (3, 384, 384), "mean": (0.5,) * 3, "std": (0.5,) * 3}
+        >>> own_preprocess(net, None, Preprocess()).shorter_side
+        384
+    """
+    if setting(given, "image_mean") is not None or setting(given, "rescale_factor") is not None:
+        return _processor_preprocess(given, module)
+    if given is not None:
+        return given
+    card = getattr(module, "pretrained_cfg", None) or getattr(module, "default_cfg", None)
+    if all(setting(card, name) for name in ("input_size", "mean", "std")):
+        return _timm_preprocess(card)
+    if setting(getattr(module, "config", None), "id2label") is None:
+        return usual
+    warnings.warn(
+        f"{type(module).__name__} does not say how its images are normalised, so ImageNet's mean and deviation are "
+        "taken: give wrap(..., preprocess=AutoImageProcessor.from_pretrained(NAME))",
+        UnknownPreprocessWarning,
+        stacklevel=3,
+    )
+    return replace(usual, shorter_side=next(iter(demanded_sides(module)), usual.shorter_side))
+
+
+def _processor_preprocess(processor: Any, module: nn.Module) -> Preprocess:
+    """What an image processor of transformers does, without its crop: resize, rescale, normalise."""
+
+    def use(switch: str, name: str, otherwise: Any) -> Any:
+        value = setting(processor, name)
+        return otherwise if value is None or setting(processor, switch) is False else value
+
+    factor = use("do_rescale", "rescale_factor", 1)
+    mean, std = use("do_normalize", "image_mean", (0.0,) * 3), use("do_normalize", "image_std", (1.0,) * 3)
+    size = use("do_center_crop", "crop_size", None) or use("do_resize", "size", None) or {}
+    sides = {size} if isinstance(size, int) else {setting(size, name) for name in ("height", "width", "shortest_edge")}
+    known = sorted((sides - {None}) or {*demanded_sides(module)[:1]})
+    if len(known) != 1:
+        raise ModelError(
+            f"The image processor gives images of {size or 'their own size'}: give a function to a tensor."
+        )
+    return Preprocess(
+        known[0],
+        tuple(value / factor for value in mean),
+        tuple(factor / value for value in std),
+        interpolation="bicubic" if use("do_resize", "resample", 2) == BICUBIC else "bilinear",
+    )
+
+
+def own_labels(module: nn.Module) -> Labels | None:
+    """The labels of a network of transformers, unless they are only numbered."""
+    words = setting(getattr(module, "config", None), "id2label") or {}
+    names = [str(name) for _, name in sorted(words.items(), key=lambda item: int(item[0]))]
+    numbered = all(name == f"LABEL_{k}" for k, name in enumerate(names))
+    return None if numbered else Labels([name.split(", ") for name in names])
 
 
 def _timm_facts(timm: ModuleType, name: str) -> dict[str, Any]:

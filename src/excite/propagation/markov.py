@@ -115,10 +115,10 @@ def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Layers) -> Absorb
     for layer, size in sizes.items():
         shape = shapes[layer] if layer else excitation.output.shape
         blocks = _steps(excitation, layer or None, shape, layers, absorbing=True)
-        rows.append(torch.cat([torch.zeros(size, sizes[""], dtype=blocks[0].dtype), *blocks], dim=1))
+        rows.append(torch.cat([blocks[0].new_zeros(size, sizes[""]), *blocks], dim=1))
     matrix = torch.cat(rows)
     steps, ends = matrix[:, :transient], matrix[:, transient:]
-    fundamental = torch.linalg.inv(torch.eye(transient, dtype=steps.dtype) - steps)
+    fundamental = torch.linalg.inv(torch.eye(transient, dtype=steps.dtype, device=steps.device) - steps)
     return AbsorbingChain(steps, ends, fundamental, places, shapes, excitation.output)
 
 
@@ -127,7 +127,8 @@ def _steps(
 ) -> list[Tensor]:
     """For each layer the probabilities of reaching its units from each unit of ``upper``, a row each."""
     start = excitation.start(upper)
-    units = torch.eye(shape.numel(), dtype=excitation.output.dtype).view(-1, *shape)
+    output = excitation.output
+    units = torch.eye(shape.numel(), dtype=output.dtype, device=output.device).view(-1, *shape)
     parts = [excitation.propagate(start, some, absorbing=absorbing) for some in torch.split(units, UNITS)]
     return [torch.cat([part[layer].flatten(1) for part in parts]) for layer in layers]
 
@@ -186,7 +187,7 @@ def sample_winners(
         True
     """
     excitation = ExcitationPass(module, inputs, layers)
-    start = as_signal(signal, excitation.output)[0].flatten().double()
+    start = as_signal(signal, excitation.output)[0].flatten().cpu().double()
     if bool((start < 0).any()) or abs(float(start.sum()) - 1) > 1e-4:
         raise SignalError("winners can only be drawn from a distribution: non-negative and summing to 1")
     generator = torch.Generator().manual_seed(seed)
@@ -234,7 +235,7 @@ def winner_take_all(
         torch.Size([1, 4])
     """
     excitation = ExcitationPass(module, inputs, layers)
-    start = as_signal(unit, excitation.output)[0].flatten().double()
+    start = as_signal(unit, excitation.output)[0].flatten().cpu().double()
 
     def strongest(probabilities: Tensor, walks: list[int]) -> Visits:
         most = probabilities.max()
@@ -246,7 +247,8 @@ def winner_take_all(
     visited = _descend(excitation, strongest(start, [0]), strongest)
     maps = {layer: torch.zeros_like(reading.probe, dtype=torch.bool) for layer, reading in excitation.readings.items()}
     for layer, winners in maps.items():
-        winners.view(-1)[[winner for winner, _ in visited[layer]]] = True
+        places = torch.tensor([winner for winner, _ in visited[layer]], dtype=torch.long)
+        winners.view(-1).index_fill_(0, places.to(winners.device), value=True)
     return maps
 
 
@@ -279,7 +281,7 @@ def _next(rule: Any, shares: list[Tensor], walks: list[int], choose: Choice) -> 
     """Where the paths at one unit continue, with its shares: (edge of the graph, unit there, paths)."""
     recorded = isinstance(rule, Tap)  # then the second edge leads to the probe
     moves = [(edge, int(share.argmax()), walks) for edge, share in enumerate(shares) if edge and recorded]
-    ways = [share.double().flatten() for share in (shares[:1] if recorded else shares)]
+    ways = [share.flatten().cpu().double() for share in (shares[:1] if recorded else shares)]
     ends = torch.tensor([len(way) for way in ways]).cumsum(0).tolist()
     for child, followers in choose(torch.cat(ways), walks):
         edge = next(k for k, end in enumerate(ends) if child < end)
@@ -290,14 +292,14 @@ def _next(rule: Any, shares: list[Tensor], walks: list[int], choose: Choice) -> 
 def _conditional(node: Any, rule: Any, output: int, unit: int) -> list[Tensor]:
     """P(a_j | a_i) over the children of one unit, for each input of the node."""
     shapes = [list(meta.shape) for meta in outputs_of(node)]
-    dtype = outputs_of(node)[output].dtype
+    meta = outputs_of(node)[output]
     place = list(_unravel(unit, torch.Size(shapes[output])))
     if isinstance(rule, FastAffine) and rule.hints.row_dim is not None and not rule.hints.grouped:
         dim = rule.hints.row_dim  # only the row of that unit
         rule, place[dim] = rule.restricted(slice(place[dim], place[dim] + 1)), 0
         for shape in shapes:
             shape[dim] = 1
-    won = torch.zeros(shapes[output], dtype=dtype)
+    won = torch.zeros(shapes[output], dtype=meta.dtype, device=meta.device)
     won[tuple(place)] = 1
     shares = down(node, {output: won[None]}, rule)
     return [torch.zeros(0) if share is None else share[0] for share in shares]

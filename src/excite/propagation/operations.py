@@ -201,7 +201,7 @@ def range_of(call: Call) -> Range:
 @cache
 def _limits(function: Callable[..., Tensor], args: Any, kwargs: Any, dtype: torch.dtype, device: torch.device) -> Range:
     """What the function tends to at both ends of the line; softsign's formula gives NaN there."""
-    least, most = torch.tensor([[-math.inf], [math.inf]], dtype=dtype, device=device)
+    least, most = torch.tensor([[-math.inf], [math.inf]], dtype=dtype).to(device)
     if function.__name__ == "softsign":
         least, most = least.sign(), most.sign()
     else:
@@ -236,7 +236,7 @@ def norm(call: Call) -> Any:
         return call.refuse("its scale, shift or statistics are activations")
     with constants(weight):
         if weight is None:  # a norm without a scale is no shift either: its input's baseline is lost
-            weight = torch.ones(())
+            weight = torch.ones((), device=call.subject.device)
         elif call.name not in {"layer_norm", "rms_norm"}:
             weight = weight.detach().reshape(1, -1, *[1] * (call.subject.dim() - 2))
     return scaled(call, call.subject, weight)

@@ -30,6 +30,8 @@ from torch.nn import functional
 from excite.errors import NoRuleError, SignalError
 from excite.propagation.fast import is_concrete
 
+WITHOUT_DOUBLE = {"mps"}  # devices
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -337,7 +339,12 @@ def scale_for(values: Tensor, largest: float | None = None) -> float:
 
 def scaled_by(values: Tensor, scale: float) -> Tensor:
     """The values times a scale that float32 may not hold."""
-    return values if scale == 1 else (values.to(torch.float64) * scale).to(values.dtype)
+    return values if scale == 1 else (values.to(widest(values)) * scale).to(values.dtype)
+
+
+def widest(values: Tensor) -> torch.dtype:
+    """The type for sums that float32 may not hold: double precision, where the device has it."""
+    return torch.float32 if values.device.type in WITHOUT_DOUBLE else torch.float64
 
 
 def version_of(tensor: Tensor) -> int:

@@ -203,7 +203,7 @@ class Taint:
         if isinstance(each, Tensor):
             set_provenance(each, UNKNOWN)
         elif call.name in {"add", "sub"}:
-            number = set_provenance(torch.tensor(each, dtype=call.subject.dtype), UNKNOWN)
+            number = set_provenance(call.subject.new_tensor(each), UNKNOWN)
             call.args = tuple(number if argument is each else argument for argument in call.args)
 
     def __enter__(self) -> None:

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_map_only
 
 from excite.errors import ExciteError, NumberError, UnverifiedWarning, VerificationError
 from excite.propagation.gradients import Gradients
+from excite.propagation.rules import widest
 from excite.propagation.taps import INPUT, Layers, as_found, find_layer, layer_names, main_output, plain_modules
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class _Network:
     def verified(self) -> Verification:
         """The responses to all layers."""
         responses = {layer: self._response(layer) for layer in self._layers}
-        output = self._graph.output.double().nan_to_num(0.0, 0.0, 0.0)
+        output = _wide(self._graph.output).nan_to_num(0.0, 0.0, 0.0)
         noise = self._change()  # and what the network keeps for itself is from this run, without a shift
         return Verification(responses, bool(noise.norm() <= SAME * output.norm()), self._graph.output.dtype)
 
@@ -201,7 +202,7 @@ class _Network:
             gradient = self._graph.down(signal.to(self._graph.output.dtype), layers=[layer])[layer]
         except (NumberError, RuntimeError):  # such as the root of 0, which has a value but no gradient
             return Response(0.0, 0.0, step, math.inf)
-        expected = float((gradient.double() * direction.double()).sum())
+        expected = float((_wide(gradient) * _wide(direction)).sum())
         response = Response(expected, float((signal * ahead).sum()) / step, step)
         if response.differs:
             behind = self._change(layer, -step * direction)
@@ -219,7 +220,7 @@ class _Network:
                 hooks.enter_context(_hooked(*self._places[layer], shift))
             elif shift is not None:
                 inputs[0] = inputs[0] + shift
-            output = main_output(self._modules[0](*inputs)).double()
+            output = _wide(main_output(self._modules[0](*inputs)))
         return (output - self._graph.output).nan_to_num(0.0, 0.0, 0.0)  # a logit of -inf stays what it is
 
 
@@ -246,6 +247,10 @@ def _same_draws() -> AbstractContextManager[None]:
     """Torch's generators stay where they are, so that each run draws the same random numbers (dropout)."""
     cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch has no type for it
     return torch.random.fork_rng(range(torch.cuda.device_count()) if cuda else [])
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values.to(widest(values))
 
 
 def _direction(activation: Tensor, generator: torch.Generator) -> Tensor:

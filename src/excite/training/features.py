@@ -115,7 +115,8 @@ class FeatureExtractor:
         images = self.images
         name, picture = (task, images.read(task)) if images is not None else (task.name, read_image(task.path))
         with torch.no_grad():
-            features = features_of(self.network, self.layer, self.views(picture, name, self.numbers)).half()
+            views = self.views(picture, name, self.numbers).to(next(self.network.parameters()).device)
+            features = features_of(self.network, self.layer, views).half().cpu()
         if not features.isfinite().all():
             raise ModelError(f"the features of {name!r} are beyond all numbers: is it a network with weights?")
         return {"picture": name, "features": features.numpy()}

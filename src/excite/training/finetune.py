@@ -21,6 +21,7 @@ from excite.jobs.loop import no_progress, run
 from excite.metrics.ranking import average_precision, mean_average_precision
 from excite.models import load
 from excite.models.classifier import identity
+from excite.models.loading import find_device
 from excite.training.features import FeatureExtractor, Views, extract_features
 from excite.training.output_layer import NewClassifier, Output
 from excite.training.sgd import OutputTrainer, SGDOptions, plateaued
@@ -56,6 +57,10 @@ class FineTuning:
     workers: int | Executor = 1  # the number of processes, or an executor
     progress: Progress = no_progress  # reports the progress
     failures: list[str] = field(default_factory=list)  # a line for each image that cannot be read and is left out
+    device: str = "cpu"  # where the network computes, as in `excite.load`
+
+    def __post_init__(self) -> None:
+        find_device(self.device)  # an error before anything is loaded
 
     def train(self) -> dict[str, Any]:
         """Train and save the classifier; returns the training facts and the files."""
@@ -72,13 +77,20 @@ class FineTuning:
         executor = Executor.of(self.workers)
         store = ResultStore(self.out / HELD_OUT, ("picture", "scores"), parquet=executor.is_cluster)
         pictures = held_out.pictures
-        scored = run(CategoryScorer(load(self.out)), pictures, store, workers=executor, failures=self.failures)
+        scored = run(
+            CategoryScorer(load(self.out, device=self.device)),
+            pictures,
+            store,
+            workers=executor,
+            failures=self.failures,
+        )
         each = precisions(held_out, self.progress(scored, len(pictures), "held-out images"))
         return {"held_out": len(pictures), "map": mean_average_precision(list(each.values())), "precision": each}
 
     def _trained(self, new: NewClassifier) -> OutputTrainer:
-        views = Views(new.preprocess, self.sgd.seed)
-        trainer = OutputTrainer(Output.of(new.network, new.layer, views.of_noise()), self.sgd)
+        views, device = Views(new.preprocess, self.sgd.seed), find_device(self.device)
+        output = Output.of(new.network.to(device), new.layer, views.of_noise().to(device))
+        trainer = OutputTrainer(output, self.sgd)
         extractor = FeatureExtractor(new.network, new.layer, views, tuple(range(self.views)))
         checkpoint, key = self.out / CHECKPOINT, self._key(extractor)
         if self.augment:
@@ -162,10 +174,8 @@ class CategoryScorer:
 
     def __call__(self, task: Example) -> dict[str, Any]:
         """The probability of each output."""
-        picture = self.classifier.preprocess(read_image(task.path))[None]
-        with torch.no_grad():
-            found = self.classifier.probabilities(self.classifier.module(picture))[0]
-        return {"picture": task.name, "scores": found.tolist()}
+        logits = self.classifier.logits(self.classifier.prepared(read_image(task.path))[None])
+        return {"picture": task.name, "scores": self.classifier.probabilities(logits)[0].cpu().tolist()}
 
 
 def precisions(examples: Examples, entries: Iterable[Entry]) -> dict[str, float | None]:

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from excite.errors import ModelError
 from excite.io.files import save_bytes
+from excite.propagation.rules import widest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -93,18 +94,21 @@ class OutputTrainer:
 
     def epoch(self, features: Tensor, present: Tensor, sure: Tensor) -> None:
         """Train on each image once; [images, categories]: ``sure`` is 0 where it is unknown what is ``present``."""
-        total, sgd = 0.0, self.descent.sgd
+        sgd, device = self.descent.sgd, next(iter(self.descent.weights.values())).device
+        total = torch.zeros((), device=device)
+        total = total.to(widest(total))
         order = np.random.default_rng([self.options.seed, len(self.losses)]).permutation(len(features))
         for batch in torch.from_numpy(order).split(self.options.batch):  # type: ignore[no-untyped-call]  # torch has no type for it
-            logits = self.output(features[batch].float())
-            loss = functional.binary_cross_entropy_with_logits(logits, present[batch], sure[batch], reduction="sum")
+            logits = self.output(features[batch].to(device).float())
+            truth, weight = present[batch].to(device), sure[batch].to(device)
+            loss = functional.binary_cross_entropy_with_logits(logits, truth, weight, reduction="sum")
             sgd.zero_grad()
             (loss / len(batch)).backward()  # type: ignore[no-untyped-call]  # torch has no type for it
             sgd.step()
-            total += float(loss.detach())
-        if not np.isfinite(total):
+            total += loss.detach()  # read at the end: reading waits for the device
+        if not bool(total.isfinite()):
             raise too_high(self.options.rate)
-        self.losses.append(total / len(features))
+        self.losses.append(float(total) / len(features))
 
     def save(self, path: Path, key: str) -> None:
         """Write a checkpoint."""

@@ -134,14 +134,14 @@ class CheckedImage:
 
     def answer(self, inputs: Tensor) -> Tensor:
         """Probabilities [N, C] of preprocessed images."""
-        with torch.no_grad():
-            return self.classifier.probabilities(self.classifier.module(inputs).float())
+        return self.classifier.probabilities(self.classifier.logits(inputs)).cpu()
 
     def maps_of(
         self, *, concept: Concept | None = None, picture: Image.Image | None = None, **changes: Any
     ) -> dict[str, AttentionMap]:
         """The map by each method with one change: another concept, image or ``module`` of the classifier."""
         classifier = replace(self.classifier, **changes)
+        classifier.known.update(self.classifier.known)  # other weights, the same layers
         found = all_maps(classifier, picture or self.picture, [concept or self.finding], self.layers)
         return {one.method: one for _, one in found}
 

@@ -97,15 +97,6 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def checked_device(device: str) -> str:
-    """The device, if this torch can compute there."""
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise DataError(f"--device {device} cannot be used ({str(error).splitlines()[0]}): use cpu") from None
-    return device
-
-
 # The calls that are timed.
 
 

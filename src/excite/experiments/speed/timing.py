@@ -87,9 +87,9 @@ def open_network(model: str, device: str = "cpu") -> TimedNetwork:
     side = card.preprocess.shorter_side if isinstance(card.preprocess, Preprocess) else 224
     size = PAPERS_SIZE.get(card.name, (side, side))
     sliding = None if size != (side, side) else False  # at the trained size there is one window
-    classifier = load(model, weights=None if at_hand else RANDOM, fully_convolutional=sliding)
-    module = classifier.module.to(device).eval()
-    picture = classifier.preprocess(photograph(size))[None].to(device)
+    classifier = load(model, weights=None if at_hand else RANDOM, fully_convolutional=sliding, device=device)
+    module = classifier.module.eval()
+    picture = classifier.prepared(photograph(size))[None]
     layer = classifier.layer or default_layer(module, picture)
     weights = (files[0].name if files else "published") if at_hand else RANDOM
     return TimedNetwork(classifier.name, module, layer, picture, weights)
@@ -213,7 +213,7 @@ class Stopwatch:
     @classmethod
     def on(cls, device: torch.device) -> Stopwatch:
         """The stopwatch of a device."""
-        return cls(wait=torch.cuda.synchronize) if device.type == "cuda" else cls()
+        return cls() if device.type == "cpu" else cls(wait=torch.accelerator.synchronize)
 
     def __call__(self, call: Callable[[], object]) -> float:
         """Seconds of one call; garbage is collected before it and not within."""

@@ -197,6 +197,10 @@ class Batch:
     rows: NDArray[np.int64]  # of the data set
     failures: tuple[tuple[int, str], ...] = ()  # the rows that cannot be read, and why
 
+    def pin_memory(self) -> Batch:
+        """The same in memory from which a GPU can copy while it computes; the `DataLoader` calls it."""
+        return self if self.values is None else replace(self, values=self.values.pin_memory())
+
     @classmethod
     def of(cls, read: list[tuple[int, Tensor | str]]) -> Batch:
         """From each row and its image, or an error message in its place."""
@@ -235,6 +239,7 @@ class ImageLoader:
             self,  # type: ignore[arg-type]  # a data set is whatever can be indexed
             batch_sampler=batches,  # an index may be anything
             collate_fn=Batch.of,
+            pin_memory=torch.cuda.is_available(),
             **(several if self.workers > 1 else {}),
         )
         try:

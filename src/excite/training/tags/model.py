@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,8 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from excite.errors import ExciteError, ModelError
+from excite.models.loading import find_device
+from excite.propagation.rules import widest
 from excite.training.output_layer import features_of
 from excite.training.sgd import Descent, SGDOptions, too_high
 
@@ -52,9 +54,10 @@ class Distributed:
 
     def sum(self, *values: float) -> list[float]:
         """The sum of each value over all processes."""
+        if self.size == 1:
+            return list(values)
         total = torch.tensor(values, dtype=torch.float64, device=self.device)
-        if self.size > 1:
-            torch.distributed.all_reduce(total)
+        torch.distributed.all_reduce(total)
         return total.tolist()
 
     def all_gather(self, value: Value) -> list[Value]:
@@ -71,11 +74,12 @@ class Distributed:
 
 
 @contextmanager
-def distributed() -> Iterator[Distributed]:
-    """Join the process group of torchrun, if started by it."""
-    gpu = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpu else torch.device("cpu")
+def distributed(device_name: str = "auto") -> Iterator[Distributed]:
+    """Join the process group of torchrun, if started by it; of several GPUs each process takes its own."""
+    device = find_device(device_name)
+    gpu = device.type == "cuda"
     if gpu:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", device.index or 0)))
         torch.cuda.set_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         yield Distributed(device=device)
@@ -91,11 +95,17 @@ def distributed() -> Iterator[Distributed]:
         torch.distributed.destroy_process_group()
 
 
+def mixed_precision(device: torch.device, *, enabled: bool) -> AbstractContextManager[Any]:
+    """Torch's autocast, where the device has it."""
+    known = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=enabled) if known else nullcontext()
+
+
 def linear_loss(features: Tensor, weight: Tensor, bias: Tensor, units: Tensor) -> Tensor:
     """The loss, summed over a batch, of a linear output layer; ``units`` [images, n] are tags, or -1, of each image."""
     if not torch.is_grad_enabled():  # so that forward computes no gradients
         features, weight, bias = features.detach(), weight.detach(), bias.detach()
-    with torch.autocast(features.device.type, enabled=False):  # sums of thousands of terms need full precision
+    with mixed_precision(features.device, enabled=False):  # sums of thousands of terms need full precision
         loss: Tensor = _LinearLoss.apply(features.to(weight.dtype), weight, bias, units)  # type: ignore[no-untyped-call]  # torch has no type for it
     return loss
 
@@ -115,7 +125,7 @@ class _LinearLoss(torch.autograd.Function):
             for tensor, wanted in zip((features, weight, bias), ctx.needs_input_grad[:3], strict=True)
         ]
         rows, columns = _positives(units)
-        total = torch.zeros((), dtype=torch.float64, device=features.device)
+        total = torch.zeros((), dtype=widest(features), device=features.device)
         size = max(1, CHUNK // max(1, len(features)))
         for start in range(0, len(weight), size):
             chunk = slice(start, min(start + size, len(weight)))
@@ -154,8 +164,8 @@ def _positives(units: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _loss(logits: Tensor, positives: tuple[Tensor, Tensor]) -> Tensor:
-    absent = functional.softplus(logits, threshold=EXACT).sum(dtype=torch.float64)
-    return absent - logits[positives].sum(dtype=torch.float64)
+    absent = functional.softplus(logits, threshold=EXACT).sum(dtype=widest(logits))
+    return absent - logits[positives].sum(dtype=widest(logits))
 
 
 def set_frequency_biases(layer: nn.Module, counts: NDArray[np.int64], pictures: int) -> None:
@@ -206,7 +216,7 @@ class Model:
         """The input of the output layer, with gradients only where they are needed."""
         wanted = self.everything and torch.is_grad_enabled()
         device = self.processes.device
-        with torch.set_grad_enabled(wanted), torch.autocast(device.type, enabled=self.mixed):
+        with torch.set_grad_enabled(wanted), mixed_precision(device, enabled=self.mixed):
             return features_of(self.network, self.layer, pictures.to(device, non_blocking=True))
 
     def loss(self, features: Tensor, units: Tensor) -> Tensor:
