@@ -1,0 +1,211 @@
+"""Questions to an index: words to output units, photos by probability, and the evidence in the best of them."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from excite.errors import ConceptError, DataError
+from excite.grounding.ground import unused_spans
+from excite.grounding.phrase_maps import FAINTEST, PhraseSession, active_hints, apply_hints
+from excite.images import read_image
+from excite.methods import find_method
+from excite.vocabulary import Concept, Labels, Reading, read_phrase
+from excite.vocabulary.phrases import Word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from PIL import Image
+
+    from excite.grounding import PhraseMap
+    from excite.jobs.loop import Progress
+    from excite.search.photos import PhotoIndex
+    from excite.vocabulary import ColourWord, PlaceWord
+
+MINUS = re.compile(r"(?:^|(?<=\s))-\s*(\S+)")  # "dog -cat", "dog -traffic_light"
+WEIGHED = 60  # of the most probable photos, so many at most are ranked again by words of colour and position
+SIDE = 640  # pixels of the longer side of a photo whose evidence is looked for
+METHOD = "c-mwp"
+
+
+@dataclass(frozen=True)
+class Question:
+    """The words of a question.
+
+    Attributes:
+        text: as it was asked.
+        reading: what the photos show.
+        without: what they do not show.
+        hints_used: whether words of colour and position count.
+    """
+
+    text: str
+    reading: Reading
+    without: tuple[Concept, ...] = ()
+    hints_used: bool = True
+
+    @property
+    def concepts(self) -> tuple[Concept, ...]:
+        """What the photos show, each concept once."""
+        return tuple(dict.fromkeys(word.concept for word in self.reading.words))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The concepts by name, the excluded ones last and with "not"."""
+        return (*(one.name for one in self.concepts), *(f"not {one.name}" for one in self.without))
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """The words of colour and position that rank the best photos again."""
+        return tuple(word.text for word in self.active)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The words without effect."""
+        reading = self.reading
+        return tuple(reading.text[start:end] for start, end in unused_spans(reading, self.active))
+
+    @property
+    def active(self) -> tuple[PlaceWord | ColourWord, ...]:
+        """The words of `hints`, with their meaning."""
+        return active_hints(self.reading) if self.hints_used else ()
+
+
+@dataclass(frozen=True)
+class Match:
+    """A photo that was found.
+
+    Attributes:
+        number: its number in the index.
+        path: the file.
+        probability: that it shows all that was asked for, and nothing of what was excluded.
+        each: the probability of each concept, the excluded ones last.
+        weight: how well the evidence fits the words of colour and position, 0 to 1; None where that was not looked at.
+    """
+
+    number: int
+    path: Path
+    probability: float
+    each: dict[str, float]
+    weight: float | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The photos that were found, best first.
+
+    Attributes:
+        question: the words, as they were understood.
+        matches: the photos.
+        photos: how many the index has.
+        count: how many are at least as probable as was asked for.
+    """
+
+    question: Question
+    matches: tuple[Match, ...]
+    photos: int
+    count: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as plain values."""
+        asked = self.question
+        return {
+            "words": asked.text,
+            "concepts": [concept.name for concept in asked.concepts],
+            "without": [concept.name for concept in asked.without],
+            "hints": list(asked.hints),
+            "unused": list(asked.unused),
+            "photos": self.photos,
+            "count": self.count,
+            "matches": [
+                {"photo": str(one.path), "probability": one.probability, "weight": one.weight, "concepts": one.each}
+                for one in self.matches
+            ],
+        }
+
+
+def read_question(text: str, labels: Labels, *, hints: bool = True) -> Question:
+    """The concepts of a question: a word of the classifier or a phrase, and behind minus signs what is excluded.
+
+    A colour that the classifier knows too is no concept beside others: its units respond to scenes, not to surfaces.
+    Without ``hints``, words of colour and position have no effect.
+
+    Example:
+        >>> question = read_question("a red car -dog", Labels(["car", "dog", "red"]))
+        >>> question.names, question.hints
+        (('car', 'not dog'), ('red',))
+    """
+    without = tuple(dict.fromkeys(labels.find(word) for word in MINUS.findall(text)))
+    wanted = " ".join(MINUS.sub(" ", text).split())
+    if not wanted:
+        raise ConceptError('say what to look for, such as "a dog on a sofa" or "dog -cat"')
+    with suppress(ConceptError):
+        word = Word(wanted, labels.find(wanted), 0, len(wanted))
+        return Question(text, Reading(wanted, (word,), head=word), without)
+    reading = read_phrase(wanted, labels)
+    if not reading.words:
+        labels.find(next(iter(reading.skipped), wanted))  # the error names words that are near
+        raise ConceptError(f"no word of {wanted!r} is known: `excite ls labels` lists those that are")
+    coloured = {(colour.start, colour.end) for colour in reading.colours}
+    things = tuple(word for word in reading.words if (word.start, word.end) not in coloured)
+    return Question(text, replace(reading, words=things or reading.words), without, hints_used=hints and bool(things))
+
+
+def ask(index: PhotoIndex, question: Question, *, most: int, at_least: float, progress: Progress) -> Answer:
+    """The best photos for a question, see `PhotoIndex.query`.
+
+    The concepts are taken as independent: the probability of all is the product of theirs, and of 1 - p for each that
+    is excluded.
+    """
+    if most < 1:
+        raise DataError(f"at most {most} photos are none: ask for at least 1")
+    if not 0 <= at_least <= 1:
+        raise DataError(f"a probability is a number from 0 to 1, not {at_least}")
+    numbers, concepts = index.file.numbers(), (*question.concepts, *question.without)
+    independent = index.classifier.independent(index.file.outputs).numpy()
+    found = index.file.chances([(concept.units, independent[list(concept.units)]) for concept in concepts])
+    every = np.stack([each[numbers] for each in found])
+    if np.isnan(every).any():
+        raise index.file.damaged("photos without probabilities")
+    wanted = len(question.concepts)
+    chance = np.concatenate([every[:wanted], 1 - every[wanted:]]).prod(axis=0)
+    order = np.argsort(-chance, kind="stable")[: max(most, WEIGHED) if question.active else most]
+    matches = [
+        Match(
+            number := int(numbers[k]),
+            index.path(number),
+            float(chance[k]),
+            dict(zip(question.names, every[:, k].tolist(), strict=True)),
+        )
+        for k in order
+        if chance[k] >= at_least
+    ]
+    if question.active:
+        likely = [one for one in matches[:WEIGHED] if one.probability >= FAINTEST * matches[0].probability]
+        weighed = progress(_weighed(index, question, likely), len(likely), "photos")
+        matches[: len(likely)] = sorted(weighed, key=lambda one: -one.probability * (one.weight or 0))
+    return Answer(question, tuple(matches[:most]), len(numbers), int((chance >= at_least).sum()))
+
+
+def _weighed(index: PhotoIndex, question: Question, matches: Sequence[Match]) -> Iterator[Match]:
+    """Photos with the share of their evidence that lies where colour and position say."""
+    for match in matches:
+        picture, found = evidence(index, question, match)
+        total, weighed = float(found.plane.sum()), apply_hints(found.plane, question.active, picture)
+        yield replace(match, weight=float(weighed.sum()) / total if total > 0 else 0.0)
+
+
+def evidence(index: PhotoIndex, question: Question, match: Match) -> tuple[Image.Image, PhraseMap]:
+    """A photo, made smaller, and the map of the evidence for what it was asked for."""
+    picture = read_image(match.path)
+    picture.thumbnail((SIDE, SIDE))
+    method = find_method(METHOD)
+    session = PhraseSession(replace(index.classifier, labels=index.labels), picture, [method])
+    plain = replace(question.reading, places=(), colours=())
+    return picture, session.phrase_maps(method, [plain])[0]
