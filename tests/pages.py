@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-WITHOUT_END = {"meta", "img", "br"}
+WITHOUT_END = {"meta", "img", "br", "input"}
 
 
 class Page(HTMLParser):
