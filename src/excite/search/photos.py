@@ -23,7 +23,7 @@ from excite.jobs.loop import no_progress
 from excite.models.classifier import identity
 from excite.readouts.notebook import jpeg
 from excite.search.index import IndexFile, Photo, encode
-from excite.search.query import Answer, ask, read_question
+from excite.search.query import Answer, Question, ask, read_question
 from excite.vocabulary import Labels
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 NAME = ".excite-index.sqlite"
 BATCH = 16  # photos of one task
-SIDE, QUALITY = 192, 75  # of a thumbnail
+SIDE, QUALITY = 240, 75  # of a thumbnail
 MOST = 20
 
 
@@ -121,6 +121,10 @@ class PhotoIndex:
                         changes.unreadable.append(photo.error)
         return changes
 
+    def read(self, words: str, *, hints: bool = True) -> Question:
+        """The concepts of a question, see `query`."""
+        return read_question(words, self.labels, hints=hints)
+
     def query(
         self,
         words: str,
@@ -146,8 +150,7 @@ class PhotoIndex:
             >>> index.query("a yellow surfboard").matches[0].path           # doctest: +SKIP
             PosixPath('holiday/2024/beach.jpg')
         """
-        question = read_question(words, self.labels, hints=hints)
-        return ask(self, question, most=most, at_least=at_least, progress=progress)
+        return ask(self, self.read(words, hints=hints), most=most, at_least=at_least, progress=progress)
 
     def path(self, number: int) -> Path:
         """The photo of a number."""
@@ -155,6 +158,11 @@ class PhotoIndex:
         if photo is None or photo.path is None:
             raise ImageError(f"there is no photo {number} in the index: ask again")
         return self.folder / os.fsdecode(photo.path)
+
+    def thumbnail(self, number: int, side: int = SIDE) -> bytes:
+        """A photo as a JPEG with at most so many pixels on its longer side."""
+        kept = self.file.thumbnail(number) if side <= SIDE else None
+        return jpeg(small(read_image(self.path(number)), side), QUALITY) if kept is None else kept
 
     def unreadable(self) -> list[str]:
         """A line for each photo that could not be read."""

@@ -14,7 +14,7 @@ from excite.grounding.ground import unused_spans
 from excite.grounding.phrase_maps import FAINTEST, PhraseSession, active_hints, apply_hints
 from excite.images import read_image
 from excite.methods import find_method
-from excite.vocabulary import Concept, Labels, Reading, read_phrase
+from excite.vocabulary import Reading, read_phrase
 from excite.vocabulary.phrases import Word
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from excite.grounding import PhraseMap
     from excite.jobs.loop import Progress
     from excite.search.photos import PhotoIndex
-    from excite.vocabulary import ColourWord, PlaceWord
+    from excite.vocabulary import ColourWord, Concept, Labels, PlaceWord
 
 MINUS = re.compile(r"(?:^|(?<=\s))-\s*(\S+)")  # "dog -cat", "dog -traffic_light"
 WEIGHED = 60  # of the most probable photos, so many at most are ranked again by words of colour and position
@@ -57,8 +57,8 @@ class Question:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The concepts by name, the excluded ones last and with "not"."""
-        return (*(one.name for one in self.concepts), *(f"not {one.name}" for one in self.without))
+        """The names of all concepts, the excluded ones last."""
+        return tuple(concept.name for concept in (*self.concepts, *self.without))
 
     @property
     def hints(self) -> tuple[str, ...]:
@@ -112,6 +112,17 @@ class Answer:
     photos: int
     count: int
 
+    def summary(self) -> str:
+        """The numbers, and what had no effect, in one line."""
+        better = f"{self.count} of {self.photos} photos are that probable, the first {len(self.matches)} shown"
+        every = f"the {len(self.matches)} most probable of {self.photos} photos"
+        parts = [better if self.count < self.photos else every]
+        if self.question.hints:
+            parts.append(f"ranked again by {', '.join(self.question.hints)}")
+        if self.question.unused:
+            parts.append(f"words without effect: {', '.join(self.question.unused)}")
+        return "; ".join(parts)
+
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values."""
         asked = self.question
@@ -124,7 +135,13 @@ class Answer:
             "photos": self.photos,
             "count": self.count,
             "matches": [
-                {"photo": str(one.path), "probability": one.probability, "weight": one.weight, "concepts": one.each}
+                {
+                    "number": one.number,
+                    "photo": str(one.path),
+                    "probability": one.probability,
+                    "weight": one.weight,
+                    "concepts": one.each,
+                }
                 for one in self.matches
             ],
         }
@@ -137,24 +154,34 @@ def read_question(text: str, labels: Labels, *, hints: bool = True) -> Question:
     Without ``hints``, words of colour and position have no effect.
 
     Example:
+        >>> from excite.vocabulary import Labels
         >>> question = read_question("a red car -dog", Labels(["car", "dog", "red"]))
         >>> question.names, question.hints
-        (('car', 'not dog'), ('red',))
+        (('car', 'dog'), ('red',))
     """
     without = tuple(dict.fromkeys(labels.find(word) for word in MINUS.findall(text)))
     wanted = " ".join(MINUS.sub(" ", text).split())
     if not wanted:
         raise ConceptError('say what to look for, such as "a dog on a sofa" or "dog -cat"')
+    reading = _read(wanted, labels)
+    both = {word.concept for word in reading.words} & set(without)
+    if both:
+        raise ConceptError(f"{min(one.name for one in both)!r} cannot be there and not be there: leave one out")
+    coloured = {(colour.start, colour.end) for colour in reading.colours}
+    things = tuple(word for word in reading.words if (word.start, word.end) not in coloured)
+    return Question(text, replace(reading, words=things or reading.words), without, hints_used=hints and bool(things))
+
+
+def _read(wanted: str, labels: Labels) -> Reading:
+    """A single concept, or the words of a phrase."""
     with suppress(ConceptError):
         word = Word(wanted, labels.find(wanted), 0, len(wanted))
-        return Question(text, Reading(wanted, (word,), head=word), without)
+        return Reading(wanted, (word,), head=word)
     reading = read_phrase(wanted, labels)
     if not reading.words:
         labels.find(next(iter(reading.skipped), wanted))  # the error names words that are near
         raise ConceptError(f"no word of {wanted!r} is known: `excite ls labels` lists those that are")
-    coloured = {(colour.start, colour.end) for colour in reading.colours}
-    things = tuple(word for word in reading.words if (word.start, word.end) not in coloured)
-    return Question(text, replace(reading, words=things or reading.words), without, hints_used=hints and bool(things))
+    return reading
 
 
 def ask(index: PhotoIndex, question: Question, *, most: int, at_least: float, progress: Progress) -> Answer:
@@ -196,16 +223,18 @@ def ask(index: PhotoIndex, question: Question, *, most: int, at_least: float, pr
 def _weighed(index: PhotoIndex, question: Question, matches: Sequence[Match]) -> Iterator[Match]:
     """Photos with the share of their evidence that lies where colour and position say."""
     for match in matches:
-        picture, found = evidence(index, question, match)
+        picture, found = evidence(index, question, match.path)
         total, weighed = float(found.plane.sum()), apply_hints(found.plane, question.active, picture)
         yield replace(match, weight=float(weighed.sum()) / total if total > 0 else 0.0)
 
 
-def evidence(index: PhotoIndex, question: Question, match: Match) -> tuple[Image.Image, PhraseMap]:
-    """A photo, made smaller, and the map of the evidence for what it was asked for."""
-    picture = read_image(match.path)
+def evidence(
+    index: PhotoIndex, question: Question, photo: Path, *, hints: bool = False
+) -> tuple[Image.Image, PhraseMap]:
+    """A photo, made smaller, and the map of the evidence for a question; with ``hints``, weighted by them."""
+    picture = read_image(photo)
     picture.thumbnail((SIDE, SIDE))
     method = find_method(METHOD)
     session = PhraseSession(replace(index.classifier, labels=index.labels), picture, [method])
-    plain = replace(question.reading, places=(), colours=())
-    return picture, session.phrase_maps(method, [plain])[0]
+    found = session.phrase_maps(method, [replace(question.reading, places=(), colours=())])[0]
+    return picture, replace(found, plane=apply_hints(found.plane, question.active, picture)) if hints else found

@@ -1,0 +1,132 @@
+"""What `excite find` gives on the COCO pictures of ../shared/data, beside the classifier's own ranking in float32.
+
+python recipes/find_precision.py [--model words] [--data ../shared/data/coco] [--limit N] [--workers 2] [--out FOLDER]
+python recipes/find_precision.py --synthetic 100000
+
+The first prints the average precision of each category by both rankings, the time and the size of the index, and the
+time of a question. The second makes an index of so many photos that do not exist, and prints its size and the time of
+questions, the start of Python and torch left out.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from excite.images import read_image
+from excite.metrics.ranking import average_precision
+from excite.models import Classifier, load
+from excite.models.classifier import identity
+from excite.search import PhotoIndex
+from excite.search.index import IndexFile, Photo
+from excite.search.query import ask, read_question
+
+DATA = Path(__file__).parents[2] / "shared" / "data" / "coco"
+QUESTIONS = ("dog", "surfboard", "a man on a bike with a dog", "person -dog", "musical instrument", "organism")
+
+
+def labels_of(data: Path) -> dict[str, set[str]]:
+    """The categories in each picture of both splits, by split and name."""
+    lines = (data / "annotations/labels_train2017.jsonl").read_text(encoding="utf-8").splitlines()
+    found = {f"train2017/{entry['file']}": set(entry["labels"]) for entry in map(json.loads, lines)}
+    content = json.loads((data / "annotations/instances_val2017.json").read_text(encoding="utf-8"))
+    names = {entry["id"]: entry["name"] for entry in content["categories"]}
+    files = {entry["id"]: f"val2017/{entry['file_name']}" for entry in content["images"]}
+    found |= {file: set() for file in files.values()}
+    for entry in content["annotations"]:
+        found[files[entry["image_id"]]].add(names[entry["category_id"]])
+    return found
+
+
+def own_probabilities(classifier: Classifier, data: Path, pictures: list[str]) -> torch.Tensor:
+    """The probabilities of all outputs for each picture, one after the other, in float32."""
+    with torch.inference_mode():
+        inputs = (classifier.prepared(read_image(data / picture))[None] for picture in pictures)
+        return torch.cat([classifier.probabilities(classifier.module(each)) for each in inputs])
+
+
+def measure(model: str, data: Path, limit: int | None, workers: int, folder: Path) -> None:
+    """Compare both rankings."""
+    truth = labels_of(data)
+    pictures = [picture for picture in sorted(truth) if (data / picture).is_file()][:limit]
+    for picture in pictures:
+        link = folder / "photos" / picture
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
+            link.symlink_to((data / picture).resolve())
+    classifier = load(model)
+    index = PhotoIndex(folder / "photos", classifier, file=folder / f"{model}.sqlite", thumbnails=False)
+    start = time.perf_counter()
+    print(index.update(workers=workers), f"in {time.perf_counter() - start:.1f} s with {workers} workers")
+    start = time.perf_counter()
+    index.update()
+    print(f"looking for changes: {time.perf_counter() - start:.2f} s")
+    print(f"size: {index.file.path.stat().st_size / len(index):.0f} bytes a photo")
+    own, differences, seconds, means = own_probabilities(classifier, data, pictures), [], [], []
+    for category in sorted(set().union(*(truth[picture] for picture in pictures))):
+        start = time.perf_counter()
+        answer = index.query(category, most=len(pictures), hints=False)
+        seconds.append(time.perf_counter() - start)
+        there = [category in truth[picture] for picture in pictures]
+        found = {str(one.path.relative_to(index.folder)): one.probability for one in answer.matches}
+        units = answer.question.concepts[0].units
+        plain = average_precision([classifier.chance(row, units) for row in own], there)
+        indexed = average_precision([found[picture] for picture in pictures], there)
+        differences.append(abs(plain - indexed))
+        means.append((plain, indexed))
+        print(f"{category:16s} {plain:.4f} {indexed:.4f} {indexed - plain:+.5f}")
+    print("mean average precision, classifier and index: {:.4f} {:.4f}".format(*np.mean(means, axis=0)))
+    print(f"largest difference: {max(differences):.5f}; all {len(pictures)} photos ranked in", end=" ")
+    print(f"{1000 * statistics.median(seconds):.1f} ms (median question)")
+
+
+def measure_synthetic(model: str, count: int, folder: Path) -> None:
+    """Time questions to an index of photos that do not exist."""
+    classifier, random = load(model), np.random.default_rng(0)
+    file = IndexFile(folder / f"synthetic-{count}.sqlite", identity(classifier), fresh=False)
+    codes = np.clip(random.normal(26000, 6000, (2048, len(classifier.labels or ()))), 0, 65535).astype(np.uint16)
+    for first in range(len(file.photos()), count, len(codes)):
+        numbers = range(first, min(first + len(codes), count))
+        names = [f"2024/summer holiday/IMG_{number:06d}.jpg".encode() for number in numbers]
+        photos = [
+            Photo(number, name, 3_000_000, 10**18, random.bytes(16))
+            for number, name in zip(numbers, names, strict=True)
+        ]
+        file.add(photos, list(np.roll(codes, first, axis=1)[: len(photos)]), [None] * len(photos))
+    print(f"{count} photos: {file.path.stat().st_size / count:.0f} bytes a photo")
+    index = PhotoIndex.__new__(PhotoIndex)
+    index.folder, index.classifier, index.file = folder, classifier, file
+    for text in QUESTIONS:
+        question, took = read_question(text, index.labels), []
+        for _ in range(5):
+            start = time.perf_counter()
+            ask(index, question, most=20, at_least=0, progress=lambda items, *_: items)
+            took.append(time.perf_counter() - start)
+        units = [len(concept.units) for concept in question.concepts]
+        print(f"{text!r}, units {units}: {min(took):.3f} s at best, {statistics.median(took):.3f} s median")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="words")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="where the index is kept; a temporary folder if none")
+    parser.add_argument("--synthetic", type=int, metavar="N", help="an index of N photos that do not exist")
+    options = parser.parse_args()
+    folder = options.out or Path(tempfile.mkdtemp())
+    if options.synthetic:
+        measure_synthetic(options.model, options.synthetic, folder)
+    else:
+        measure(options.model, options.data, options.limit, options.workers, folder)
+
+
+if __name__ == "__main__":
+    main()
