@@ -10,11 +10,10 @@ import typer
 from typer import Argument, Option
 
 from excite.cli import options
-from excite.cli.console import complain, note, print_columns, progress, say, say_json
+from excite.cli.console import note, print_columns, progress, say, say_json, tell_failures
 from excite.models.cards import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from excite.jobs import Executor
     from excite.search import Answer, PhotoIndex
 
 EXAMPLES = """\b
@@ -72,11 +71,14 @@ def command(
     classifier = Choice(model, **vars(classifiers)).load()
     found = PhotoIndex(photos, classifier, file=index, thumbnails=thumbnails, fresh=fresh)
     told: dict[str, Any] = {"index": str(found.file.path), "model": classifier.name}
+    failed: list[str] = []
     try:
         if text and classifier.labels is not None:
             found.read(text)  # an error now, not after a thousand photos
         if update:
-            told["changes"] = _update(found, replace(executor, all_threads=True))
+            changes = found.update(workers=replace(executor, all_threads=True), progress=progress)
+            failed = changes.unreadable
+            told["changes"] = {**asdict(changes), "unreadable": len(failed)}
         told["unreadable"] = found.unreadable()
         answer = found.query(text, most=most, at_least=at_least, hints=hints, progress=progress) if text else None
     except ConceptError as error:
@@ -87,13 +89,14 @@ def command(
         _write(found, answer, page, sheet, csv)
     if as_json:
         say_json({**told, **({"photos": len(found)} if answer is None else answer.to_dict())})
-        return
-    if told["unreadable"]:
-        note(f"{len(told['unreadable'])} photos cannot be read; --json lists them")
-    if answer is None:
+    elif answer is None:
         say(f"{len(found)} photos in {found.file.path}")
     else:
         _print(answer)
+    earlier = len(told["unreadable"]) - len(failed)
+    if earlier:
+        note(f"photos that could not be read before, and have not changed: {earlier}; --json lists them")
+    tell_failures(failed, len(found) + len(told["unreadable"]))
 
 
 def _check_names(page: Path | None, sheet: Path | None) -> None:
@@ -104,13 +107,6 @@ def _check_names(page: Path | None, sheet: Path | None) -> None:
         check_gallery(page)
     if sheet is not None and sheet.suffix.lower() not in {".jpg", ".jpeg", ".png"}:
         raise typer.BadParameter(f"--sheet {sheet} is a picture: let its name end in .jpg or .png")
-
-
-def _update(found: PhotoIndex, executor: Executor) -> dict[str, Any]:
-    changes = found.update(workers=executor, progress=progress)
-    for line in changes.unreadable:
-        complain(line)
-    return {**asdict(changes), "unreadable": len(changes.unreadable)}
 
 
 def _write(found: PhotoIndex, answer: Answer, page: Path | None, sheet: Path | None, csv: Path | None) -> None:

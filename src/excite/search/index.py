@@ -2,8 +2,8 @@
 
 A probability is stored as its log-odds in 16 bits, which keeps the order, and the value to 0.04 %. Photos have numbers,
 and 4064 numbers are a block. The codes of a block are stored by output unit, so that a question about a unit reads 8 KB
-for each block. New photos are rows of their own first; as soon as these are as many as a block has, they are written
-into the blocks. The numbers of photos that are gone are used again.
+for each block. New photos are rows of their own first; when an update ends, these are written into the blocks. The
+numbers of photos that are gone are used again.
 
 Every change is one transaction with a rollback journal: a kill at any moment loses at most the photos being computed,
 and the index is a single file, which can be read from network file systems and read-only media too.
@@ -35,13 +35,15 @@ if TYPE_CHECKING:
     Plane = NDArray[np.float32]
 
 FORMAT, OWNER = 1, 0x65786369  # of the file: its version, and SQLite's application_id
-BLOCK, PAGE = 4064, 8192  # photos, and bytes of a page: the codes of a unit for a block fill one
+BLOCK, PAGE = 4064, 2**15  # photos, and bytes of a page, which the codes of four units for a block fill
 LOWEST, HIGHEST = -24.0, 16.0  # log-odds: probabilities of 4e-11 and of 1 - 1e-7
 STEPS = 2**16 - 1
+FEWEST = 256  # new photos for which a block is written again
 PATIENCE = 30.0  # seconds for another process to finish its transaction
 TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE photos (number INTEGER PRIMARY KEY, path BLOB UNIQUE, size INT, time INT, content BLOB, error TEXT);
+CREATE INDEX missing ON photos (number) WHERE path IS NULL OR error IS NOT NULL;
 CREATE TABLE codes (number INTEGER PRIMARY KEY, row BLOB);
 CREATE TABLE blocks (place INTEGER PRIMARY KEY, part BLOB);
 CREATE TABLE thumbnails (number INTEGER PRIMARY KEY, jpeg BLOB);
@@ -65,7 +67,7 @@ def encode(probabilities: ArrayLike) -> Codes:
 
 def decode(codes: Codes) -> Plane:
     """The probabilities of codes; see `encode`."""
-    return np.take(_probabilities(), codes)
+    return np.take(_probabilities(), codes, mode="clip")  # which is quicker
 
 
 @cache
@@ -144,6 +146,7 @@ class IndexFile:
     def _create(self, identity: Sequence[str]) -> None:
         facts = {"format": FORMAT, "identity": list(identity), "outputs": 0}
         self.read(f"PRAGMA page_size = {PAGE}")
+        self.read("PRAGMA auto_vacuum = INCREMENTAL")
         with self.writing() as write:
             write.execute(f"PRAGMA application_id = {OWNER}")
             for table in TABLES.strip().splitlines():
@@ -172,7 +175,8 @@ class IndexFile:
         try:
             yield
         except OSError as error:
-            raise ExciteError(f"cannot use the index {str(self.path)!r}: {error.strerror or error}") from None
+            reason = f"{error.strerror or error}; choose another with --index FILE"
+            raise ExciteError(f"cannot use the index {str(self.path)!r}: {reason}") from None
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             name = f"the index {str(self.path)!r}"
@@ -272,26 +276,24 @@ class IndexFile:
                     write.execute("INSERT INTO codes VALUES (?, ?)", (number, _sealed(row)))
                 if jpeg is not None:
                     write.execute("INSERT INTO thumbnails VALUES (?, ?)", (number, jpeg))
-        self._fill_blocks()
 
     # Codes.
 
-    def _fill_blocks(self) -> None:
-        """Write the rows into the blocks, if they are as many as a block has."""
-        numbers = [number for (number,) in self.read("SELECT number FROM codes")]
-        if len(numbers) < BLOCK:
-            return
-        for block in sorted({number // BLOCK for number in numbers}):
+    def pack(self) -> None:
+        """Write rows into their blocks, where there are many."""
+        counts = self.read(f"SELECT number / {BLOCK} AS block, count(*) FROM codes GROUP BY block")  # noqa: S608
+        for block in (block for block, count in counts if count >= min(FEWEST, BLOCK)):
             first, units = block * BLOCK, range(self.outputs)
-            parts = self._parts(block, units)
+            parts, among = self._parts(block, units), (first, first + BLOCK - 1)
             values = np.stack([parts.get(unit, np.zeros(BLOCK, np.uint16)) for unit in units])
-            rows = self.read("SELECT number, row FROM codes WHERE number BETWEEN ? AND ?", (first, first + BLOCK - 1))
-            for number, row in rows:
+            for number, row in self.read("SELECT number, row FROM codes WHERE number BETWEEN ? AND ?", among):
                 values[:, number - first] = self._unsealed(row, self.outputs)
             with self.writing() as write:
                 places = (block * self.outputs + unit for unit in units)
                 write.executemany("REPLACE INTO blocks VALUES (?, ?)", zip(places, map(_sealed, values), strict=True))
-                write.execute("DELETE FROM codes WHERE number BETWEEN ? AND ?", (first, first + BLOCK - 1))
+                write.execute("DELETE FROM codes WHERE number BETWEEN ? AND ?", among)
+            with self._lock, self.errors_told():  # the pages of the rows; execute would give back a single one
+                self._connection.executescript("PRAGMA incremental_vacuum")
 
     def _parts(self, block: int, units: Sequence[int]) -> dict[int, Codes]:
         """The codes of some units for the photos of a block, as far as there are any."""
@@ -302,8 +304,18 @@ class IndexFile:
 
     def numbers(self) -> NDArray[np.int64]:
         """The numbers of all photos that are there and were read, in order."""
-        rows = self.read("SELECT number FROM photos WHERE path NOT NULL AND error IS NULL ORDER BY number")
-        return np.fromiter((number for (number,) in rows), np.int64, len(rows))
+        there = np.ones(self._count(), dtype=bool)
+        missing = self.read("SELECT number FROM photos WHERE path IS NULL OR error IS NOT NULL")
+        with self._sound():
+            there[[number for (number,) in missing]] = False
+        return np.flatnonzero(there)
+
+    def _count(self) -> int:
+        """The number of photos, also of those that are gone; all numbers below it are used."""
+        ((first, last),) = self.read("SELECT (SELECT min(number) FROM photos), (SELECT max(number) FROM photos)")
+        if last is not None and (first != 0 or last > self.path.stat().st_size):  # each takes more than a byte
+            raise self.damaged("photos have impossible numbers")
+        return 0 if last is None else int(last) + 1
 
     def chances(self, concepts: Sequence[tuple[Sequence[int], NDArray[np.bool_]]]) -> list[Plane]:
         """For each concept and number the probability that it is there, as `Classifier.chance` gives it.
@@ -312,9 +324,7 @@ class IndexFile:
         up. A number without codes has NaN.
         """
         with self._lock, self._sound():
-            ((count, first, last),) = self.read("SELECT count(*), min(number), max(number) FROM photos")
-            if count and (first, last) != (0, count - 1):
-                raise self.damaged("numbers of photos are missing")
+            count = self._count()
             chances = np.full((len(concepts), -(-count // BLOCK) * BLOCK), np.nan, np.float32)
             wanted = sorted({unit for units, _ in concepts for unit in units})
             for start in range(0, chances.shape[1], BLOCK):

@@ -119,6 +119,7 @@ class PhotoIndex:
                 for photo in progress(read, len(fresh), "photos"):
                     if photo.error is not None:
                         changes.unreadable.append(photo.error)
+            self.file.pack()
         return changes
 
     def read(self, words: str, *, hints: bool = True) -> Question:
@@ -156,7 +157,7 @@ class PhotoIndex:
         """The photo of a number."""
         photo = self.file.photo(number)
         if photo is None or photo.path is None:
-            raise ImageError(f"there is no photo {number} in the index: ask again")
+            raise ImageError(f"there is no photo {number} in the index {str(self.file.path)!r}")
         return self.folder / os.fsdecode(photo.path)
 
     def thumbnail(self, number: int, side: int = SIDE) -> bytes:
@@ -174,7 +175,8 @@ class PhotoIndex:
         known = {photo.path: photo for photo in every if photo.path is not None}
         there = {os.fsencode(path.relative_to(self.folder)): path for path in find_images([str(self.folder)])}
         states = {path: state_of(file) for path, file in there.items()}
-        same = {path for path, state in states.items() if path in known and state == known[path][2:4]}
+        # a file that could not even be opened has no content, and is tried again
+        same = {p for p, state in states.items() if p in known and state == known[p][2:4] and known[p].content}
         loose: dict[int, dict[bytes, Photo]] = defaultdict(dict)  # by size and content: gone, renamed, touched, changed
         for photo in every:
             if photo.path not in same:
@@ -208,7 +210,7 @@ class PhotoIndex:
         if isinstance(outcome, ExciteError):
             raise outcome
         photos = [
-            photo._replace(content=one["content"], error=one["error"])
+            Photo(photo.number, photo.path, *one["state"], one["content"], one["error"])
             for photo, one in zip(job.task, outcome["photos"], strict=True)
         ]
         codes = [None if one["codes"] is None else np.frombuffer(one["codes"], np.uint16) for one in outcome["photos"]]
@@ -259,7 +261,9 @@ class IndexWork:
         return {"photos": [{name: value for name, value in photo.items() if name != "input"} for photo in photos]}
 
     def _read(self, file: Path) -> dict[str, Any]:
-        found: dict[str, Any] = {"content": content_of(file), "error": None, "codes": None, "thumbnail": None}
+        state = state_of(file)  # before it is read: if it changes now, the next update reads it again
+        found: dict[str, Any] = dict.fromkeys(("error", "codes", "thumbnail"))
+        found |= {"state": state, "content": content_of(file)}
         try:
             picture = read_image(file)
         except ImageError as error:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from PIL import Image
 
     from excite.grounding import PhraseMap
@@ -169,7 +170,8 @@ def read_question(text: str, labels: Labels, *, hints: bool = True) -> Question:
         raise ConceptError(f"{min(one.name for one in both)!r} cannot be there and not be there: leave one out")
     coloured = {(colour.start, colour.end) for colour in reading.colours}
     things = tuple(word for word in reading.words if (word.start, word.end) not in coloured)
-    return Question(text, replace(reading, words=things or reading.words), without, hints_used=hints and bool(things))
+    reading = replace(reading, words=things) if things else replace(reading, colours=())
+    return Question(text, reading, without, hints_used=hints)
 
 
 def _read(wanted: str, labels: Labels) -> Reading:
@@ -202,7 +204,7 @@ def ask(index: PhotoIndex, question: Question, *, most: int, at_least: float, pr
         raise index.file.damaged("photos without probabilities")
     wanted = len(question.concepts)
     chance = np.concatenate([every[:wanted], 1 - every[wanted:]]).prod(axis=0)
-    order = np.argsort(-chance, kind="stable")[: max(most, WEIGHED) if question.active else most]
+    order = _best(chance, max(most, WEIGHED) if question.active else most)
     matches = [
         Match(
             number := int(numbers[k]),
@@ -218,6 +220,15 @@ def ask(index: PhotoIndex, question: Question, *, most: int, at_least: float, pr
         weighed = progress(_weighed(index, question, likely), len(likely), "photos")
         matches[: len(likely)] = sorted(weighed, key=lambda one: -one.probability * (one.weight or 0))
     return Answer(question, tuple(matches[:most]), len(numbers), int((chance >= at_least).sum()))
+
+
+def _best(chance: NDArray[np.floating[Any]], most: int) -> NDArray[np.int64]:
+    """The places of the largest values, largest first, and of equal ones the first first."""
+    if most < len(chance):
+        least = np.partition(chance, len(chance) - most)[len(chance) - most]
+        among = np.flatnonzero(chance >= least)
+        return among[np.argsort(-chance[among], kind="stable")[:most]]
+    return np.argsort(-chance, kind="stable")
 
 
 def _weighed(index: PhotoIndex, question: Question, matches: Sequence[Match]) -> Iterator[Match]:
