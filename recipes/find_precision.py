@@ -70,8 +70,9 @@ def measure(model: str, data: Path, limit: int | None, workers: int, folder: Pat
     own, differences, seconds, means = own_probabilities(classifier, data, pictures), [], [], []
     for category in sorted(set().union(*(truth[picture] for picture in pictures))):
         start = time.perf_counter()
-        answer = index.query(category, most=len(pictures), hints=False)
+        index.query(category, hints=False)
         seconds.append(time.perf_counter() - start)
+        answer = index.query(category, most=len(pictures), hints=False)
         there = [category in truth[picture] for picture in pictures]
         found = {str(one.path.relative_to(index.folder)): one.probability for one in answer.matches}
         units = answer.question.concepts[0].units
@@ -81,8 +82,8 @@ def measure(model: str, data: Path, limit: int | None, workers: int, folder: Pat
         means.append((plain, indexed))
         print(f"{category:16s} {plain:.4f} {indexed:.4f} {indexed - plain:+.5f}")
     print("mean average precision, classifier and index: {:.4f} {:.4f}".format(*np.mean(means, axis=0)))
-    print(f"largest difference: {max(differences):.5f}; all {len(pictures)} photos ranked in", end=" ")
-    print(f"{1000 * statistics.median(seconds):.1f} ms (median question)")
+    print(f"largest difference: {max(differences):.5f}")
+    print(f"a question to {len(pictures)} photos: {1000 * statistics.median(seconds):.1f} ms (median)")
 
 
 def measure_synthetic(model: str, count: int, folder: Path) -> None:

@@ -234,17 +234,20 @@ class IndexFile:
             raise self.damaged("a photo has values of other types")
         return [Photo(*row) for row in rows]
 
-    def photo(self, number: int) -> Photo | None:
-        """The photo of a number; None where there is none, or one that is gone or cannot be read."""
+    def paths(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """The path of each number that has a photo, and one that was read."""
         found = self.read(
-            "SELECT number, path, size, time, content FROM photos WHERE number = ? AND path NOT NULL AND error IS NULL",
-            (number,),
+            "SELECT number, path FROM photos WHERE number IN (SELECT value FROM json_each(?)) "
+            "AND path NOT NULL AND error IS NULL",
+            (json.dumps(numbers),),
         )
-        return Photo(*found[0]) if found else None
+        return dict(found)
 
     def thumbnail(self, number: int) -> bytes | None:
         """The thumbnail of a photo as JPEG; None where there is none."""
-        found = self.read("SELECT jpeg FROM thumbnails WHERE number = ?", (number,))
+        found = self.read(
+            "SELECT jpeg FROM thumbnails WHERE number IN (SELECT value FROM json_each(?))", (f"[{number}]",)
+        )
         return bytes(found[0][0]) if found else None
 
     def assign(self, photos: Iterable[Photo], gone: Iterable[Photo]) -> None:

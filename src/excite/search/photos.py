@@ -155,15 +155,20 @@ class PhotoIndex:
 
     def path(self, number: int) -> Path:
         """The photo of a number."""
-        photo = self.file.photo(number)
-        if photo is None or photo.path is None:
-            raise ImageError(f"there is no photo {number} in the index {str(self.file.path)!r}")
-        return self.folder / os.fsdecode(photo.path)
+        try:
+            return self.paths([number])[number]
+        except KeyError:
+            raise ImageError(f"there is no photo {number} in the index: ask again") from None
+
+    def paths(self, numbers: Sequence[int]) -> dict[int, Path]:
+        """The photos of numbers, as far as there are any."""
+        return {number: self.folder / os.fsdecode(path) for number, path in self.file.paths(numbers).items()}
 
     def thumbnail(self, number: int, side: int = SIDE) -> bytes:
         """A photo as a JPEG with at most so many pixels on its longer side."""
+        path = self.path(number)  # an error where the photo is gone
         kept = self.file.thumbnail(number) if side <= SIDE else None
-        return jpeg(small(read_image(self.path(number)), side), QUALITY) if kept is None else kept
+        return jpeg(small(read_image(path), side), QUALITY) if kept is None else kept
 
     def unreadable(self) -> list[str]:
         """A line for each photo that could not be read."""

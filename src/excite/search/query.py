@@ -205,15 +205,13 @@ def ask(index: PhotoIndex, question: Question, *, most: int, at_least: float, pr
     wanted = len(question.concepts)
     chance = np.concatenate([every[:wanted], 1 - every[wanted:]]).prod(axis=0)
     order = _best(chance, max(most, WEIGHED) if question.active else most)
+    order = order[chance[order] >= at_least]
+    paths = index.paths(numbers[order].tolist())
+    if len(paths) < len(order):
+        raise index.file.damaged("photos are missing")
     matches = [
-        Match(
-            number := int(numbers[k]),
-            index.path(number),
-            float(chance[k]),
-            dict(zip(question.names, every[:, k].tolist(), strict=True)),
-        )
-        for k in order
-        if chance[k] >= at_least
+        Match(number, paths[number], float(chance[k]), dict(zip(question.names, every[:, k].tolist(), strict=True)))
+        for k, number in zip(order, numbers[order].tolist(), strict=True)
     ]
     if question.active:
         likely = [one for one in matches[:WEIGHED] if one.probability >= FAINTEST * matches[0].probability]
