@@ -64,17 +64,17 @@ def command(
     """Rank a folder of photos by words. An index is made beside them once, and kept up to date."""
     from excite.errors import ConceptError
     from excite.models import Choice
-    from excite.search import PhotoIndex
+    from excite.search import PhotoIndex, read_question
 
-    executor, text = jobs.executor(), " ".join(words or [])
+    executor, text, failed = jobs.executor(), " ".join(words or []), list[str]()
     _check_names(page, sheet)
     classifier = Choice(model, **vars(classifiers)).load()
-    found = PhotoIndex(photos, classifier, file=index, thumbnails=thumbnails, fresh=fresh)
-    told: dict[str, Any] = {"index": str(found.file.path), "model": classifier.name}
-    failed: list[str] = []
+    told: dict[str, Any] = {"model": classifier.name}
     try:
         if text and classifier.labels is not None:
-            found.read(text)  # an error now, not after a thousand photos
+            read_question(text, classifier.labels)  # an error now, not after a thousand photos
+        found = PhotoIndex(photos, classifier, file=index, thumbnails=thumbnails, fresh=fresh)
+        told["index"] = str(found.file.path)
         if update:
             changes = found.update(workers=replace(executor, all_threads=True), progress=progress)
             failed = changes.unreadable

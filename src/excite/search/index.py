@@ -132,7 +132,8 @@ class IndexFile:
         read_only = not os.access(self.path.parent, os.W_OK) and self.path.exists()
         address = f"file:{quote(os.fsencode(self.path.absolute()))}{'?mode=ro&immutable=1' if read_only else ''}"
         settings: Any = {"timeout": PATIENCE, "isolation_level": None, "check_same_thread": False, "uri": True}
-        return sqlite3.connect(address, **settings)
+        connection: sqlite3.Connection = sqlite3.connect(address, **settings)
+        return connection
 
     def _remove(self) -> None:
         """Remove an index, also a damaged one, but no other file."""
@@ -218,9 +219,9 @@ class IndexFile:
         with self._lock, self.errors_told():
             return self._connection.execute(query, values).fetchall()
 
-    def _unsealed(self, content: bytes, count: int) -> Codes:
+    def _unsealed(self, content: bytes) -> Codes:
         codes = content[:-4]
-        if len(codes) != 2 * count or zlib.crc32(codes) != int.from_bytes(content[-4:], "little"):
+        if zlib.crc32(codes) != int.from_bytes(content[-4:], "little"):
             raise self.damaged("a checksum is wrong")
         return np.frombuffer(codes, dtype="<u2")
 
@@ -230,7 +231,7 @@ class IndexFile:
         """All photos, also those that are gone or cannot be read."""
         rows = self.read("SELECT number, path, size, time, content, error FROM photos")
         kinds = (int, (bytes, type(None)), int, int, bytes, (str, type(None)))
-        if not all(all(map(isinstance, row, kinds)) for row in rows):
+        if not all(isinstance(value, kind) for row in rows for value, kind in zip(row, kinds, strict=True)):
             raise self.damaged("a photo has values of other types")
         return [Photo(*row) for row in rows]
 
@@ -285,25 +286,32 @@ class IndexFile:
     def pack(self) -> None:
         """Write rows into their blocks, where there are many."""
         counts = self.read(f"SELECT number / {BLOCK} AS block, count(*) FROM codes GROUP BY block")  # noqa: S608
-        for block in (block for block, count in counts if count >= min(FEWEST, BLOCK)):
-            first, units = block * BLOCK, range(self.outputs)
-            parts, among = self._parts(block, units), (first, first + BLOCK - 1)
-            values = np.stack([parts.get(unit, np.zeros(BLOCK, np.uint16)) for unit in units])
-            for number, row in self.read("SELECT number, row FROM codes WHERE number BETWEEN ? AND ?", among):
-                values[:, number - first] = self._unsealed(row, self.outputs)
-            with self.writing() as write:
-                places = (block * self.outputs + unit for unit in units)
-                write.executemany("REPLACE INTO blocks VALUES (?, ?)", zip(places, map(_sealed, values), strict=True))
-                write.execute("DELETE FROM codes WHERE number BETWEEN ? AND ?", among)
-            with self._lock, self.errors_told():  # the pages of the rows; execute would give back a single one
-                self._connection.executescript("PRAGMA incremental_vacuum")
+        for block, count in counts:
+            if count >= min(FEWEST, BLOCK):
+                with self._lock, self._sound():
+                    self._pack(block)
+
+    def _pack(self, block: int) -> None:
+        first, units = block * BLOCK, range(self.outputs)
+        among = first, first + BLOCK - 1
+        values = np.zeros((self.outputs, min(BLOCK, self._count() - first)), np.uint16)
+        for unit, part in self._parts(block, units).items():
+            values[unit, : len(part)] = part
+        for number, row in self.read("SELECT number, row FROM codes WHERE number BETWEEN ? AND ?", among):
+            values[:, number - first] = self._unsealed(row)
+        with self.writing() as write:
+            places = (block * self.outputs + unit for unit in units)
+            write.executemany("REPLACE INTO blocks VALUES (?, ?)", zip(places, map(_sealed, values), strict=True))
+            write.execute("DELETE FROM codes WHERE number BETWEEN ? AND ?", among)
+        with self.errors_told():  # the pages of the rows; execute would give back a single one
+            self._connection.executescript("PRAGMA incremental_vacuum")
 
     def _parts(self, block: int, units: Sequence[int]) -> dict[int, Codes]:
         """The codes of some units for the photos of a block, as far as there are any."""
         start = block * self.outputs
         places = json.dumps([start + unit for unit in units])
         found = self.read("SELECT place, part FROM blocks WHERE place IN (SELECT value FROM json_each(?))", (places,))
-        return {place - start: self._unsealed(part, BLOCK) for place, part in found}
+        return {place - start: self._unsealed(part) for place, part in found}
 
     def numbers(self) -> NDArray[np.int64]:
         """The numbers of all photos that are there and were read, in order."""
@@ -333,10 +341,11 @@ class IndexFile:
             for start in range(0, chances.shape[1], BLOCK):
                 if parts := self._parts(start // BLOCK, wanted):
                     for row, concept in zip(chances, concepts, strict=True):
-                        row[start : start + BLOCK] = _any(parts, *concept)
+                        found = _any(parts, *concept)
+                        row[start : start + len(found)] = found
             if rows := self.read("SELECT number, row FROM codes WHERE number >= 0"):
                 numbers = [number for number, _ in rows]
-                table = np.stack([self._unsealed(row, self.outputs)[wanted] for _, row in rows], axis=1)
+                table = np.stack([self._unsealed(row)[wanted] for _, row in rows], axis=1)
                 for row, concept in zip(chances, concepts, strict=True):
                     row[numbers] = _any(dict(zip(wanted, table, strict=True)), *concept)
         return list(chances[:, :count])
