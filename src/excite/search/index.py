@@ -244,6 +244,11 @@ class IndexFile:
         )
         return dict(found)
 
+    def errors(self) -> list[str]:
+        """A line for each photo that is there and could not be read."""
+        found = self.read("SELECT path, error FROM photos WHERE path IS NULL OR error IS NOT NULL")
+        return [error for path, error in found if path is not None and error is not None]
+
     def thumbnail(self, number: int) -> bytes | None:
         """The thumbnail of a photo as JPEG; None where there is none."""
         found = self.read(

@@ -172,7 +172,7 @@ class PhotoIndex:
 
     def unreadable(self) -> list[str]:
         """A line for each photo that could not be read."""
-        return [photo.error for photo in self.file.photos() if photo.path is not None and photo.error is not None]
+        return self.file.errors()
 
     def _compare(self) -> tuple[Changes, list[Photo]]:
         """Compare the folder with the index; the photos that have to be read, each with its number."""

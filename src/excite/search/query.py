@@ -37,19 +37,12 @@ METHOD = "c-mwp"
 
 @dataclass(frozen=True)
 class Question:
-    """The words of a question.
+    """The words of a question."""
 
-    Attributes:
-        text: as it was asked.
-        reading: what the photos show.
-        without: what they do not show.
-        hints_used: whether words of colour and position count.
-    """
-
-    text: str
-    reading: Reading
-    without: tuple[Concept, ...] = ()
-    hints_used: bool = True
+    text: str  # as it was asked
+    reading: Reading  # what the photos show
+    without: tuple[Concept, ...] = ()  # what they do not show
+    hints_used: bool = True  # whether words of colour and position count
 
     @property
     def concepts(self) -> tuple[Concept, ...]:
@@ -69,8 +62,7 @@ class Question:
     @property
     def unused(self) -> tuple[str, ...]:
         """The words without effect."""
-        reading = self.reading
-        return tuple(reading.text[start:end] for start, end in unused_spans(reading, self.active))
+        return tuple(self.reading.text[start:end] for start, end in unused_spans(self.reading, self.active))
 
     @property
     def active(self) -> tuple[PlaceWord | ColourWord, ...]:
@@ -80,38 +72,28 @@ class Question:
 
 @dataclass(frozen=True)
 class Match:
-    """A photo that was found.
+    """A photo that was found."""
 
-    Attributes:
-        number: its number in the index.
-        path: the file.
-        probability: that it shows all that was asked for, and nothing of what was excluded.
-        each: the probability of each concept, the excluded ones last.
-        weight: how well the evidence fits the words of colour and position, 0 to 1; None where that was not looked at.
-    """
-
-    number: int
+    number: int  # in the index
     path: Path
-    probability: float
-    each: dict[str, float]
-    weight: float | None = None
+    probability: float  # that it shows all that was asked for, and nothing of what was excluded
+    each: dict[str, float]  # the probability of each concept, the excluded ones last
+    weight: float | None = None  # how well words of colour and position fit, 0 to 1; None where that was not looked at
+
+    def to_dict(self) -> dict[str, Any]:
+        """The photo as plain values."""
+        about = {"number": self.number, "photo": str(self.path), "probability": self.probability}
+        return {**about, "weight": self.weight, "concepts": self.each}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The photos that were found, best first.
+    """The photos that were found, best first."""
 
-    Attributes:
-        question: the words, as they were understood.
-        matches: the photos.
-        photos: how many the index has.
-        count: how many are at least as probable as was asked for.
-    """
-
-    question: Question
+    question: Question  # the words, as they were understood
     matches: tuple[Match, ...]
-    photos: int
-    count: int
+    photos: int  # how many the index has
+    count: int  # how many are at least as probable as was asked for
 
     def summary(self) -> str:
         """The numbers, and what had no effect, in one line."""
@@ -135,16 +117,7 @@ class Answer:
             "unused": list(asked.unused),
             "photos": self.photos,
             "count": self.count,
-            "matches": [
-                {
-                    "number": one.number,
-                    "photo": str(one.path),
-                    "probability": one.probability,
-                    "weight": one.weight,
-                    "concepts": one.each,
-                }
-                for one in self.matches
-            ],
+            "matches": [one.to_dict() for one in self.matches],
         }
 
 
@@ -197,6 +170,8 @@ def ask(index: PhotoIndex, question: Question, *, most: int, at_least: float, pr
     if not 0 <= at_least <= 1:
         raise DataError(f"a probability is a number from 0 to 1, not {at_least}")
     numbers, concepts = index.file.numbers(), (*question.concepts, *question.without)
+    if not len(numbers):
+        raise DataError(f"the index {str(index.file.path)!r} has no photos: bring it up to date first")
     independent = index.classifier.independent(index.file.outputs).numpy()
     found = index.file.chances([(concept.units, independent[list(concept.units)]) for concept in concepts])
     every = np.stack([each[numbers] for each in found])
