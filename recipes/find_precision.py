@@ -1,15 +1,19 @@
 """What `excite find` gives on the COCO pictures of ../shared/data, beside the classifier's own ranking in float32.
 
 python recipes/find_precision.py [--model words] [--data ../shared/data/coco] [--limit N] [--workers 2] [--out FOLDER]
+python recipes/find_precision.py --colours [--out FOLDER]
 python recipes/find_precision.py --synthetic 100000
 
 The first prints the average precision of each category by both rankings, the time and the size of the index, and the
-time of a question. The second makes an index of so many photos that do not exist, and prints its size and the time of
-questions, the start of Python and torch left out.
+time of a question. The second asks for things of a colour, and prints the average precision among the 60 most probable
+photos of the thing, without and with the colour; those whose captions say it ("a yellow train") are right. The third
+makes an index of so many photos that do not exist, and prints its size and the time of questions, the start of Python
+and torch left out.
 """
 
 import argparse
 import json
+import re
 import statistics
 import tempfile
 import time
@@ -27,6 +31,10 @@ from excite.search.index import IndexFile, Photo
 from excite.search.query import ask, read_question
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "coco"
+COLOURED = """
+black cat, white cat, white dog, brown horse, brown dog, red hydrant, yellow hydrant, yellow train, blue train,
+black horse, red truck, blue umbrella
+"""
 QUESTIONS = ("dog", "surfboard", "a man on a bike with a dog", "person -dog", "musical instrument", "organism")
 
 
@@ -50,19 +58,40 @@ def own_probabilities(classifier: Classifier, data: Path, pictures: list[str]) -
         return torch.cat([classifier.probabilities(classifier.module(each)) for each in inputs])
 
 
-def measure(model: str, data: Path, limit: int | None, workers: int, folder: Path) -> None:
-    """Compare both rankings."""
-    truth = labels_of(data)
-    pictures = [picture for picture in sorted(truth) if (data / picture).is_file()][:limit]
+def indexed_pictures(model: str, data: Path, pictures: list[str], workers: int, folder: Path) -> PhotoIndex:
+    """The index of pictures, which are linked into one folder."""
     for picture in pictures:
         link = folder / "photos" / picture
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():
             link.symlink_to((data / picture).resolve())
-    classifier = load(model)
-    index = PhotoIndex(folder / "photos", classifier, file=folder / f"{model}.sqlite", thumbnails=False)
+    index = PhotoIndex(folder / "photos", load(model), file=folder / f"{model}.sqlite", thumbnails=False)
     start = time.perf_counter()
     print(index.update(workers=workers), f"in {time.perf_counter() - start:.1f} s with {workers} workers")
+    return index
+
+
+def measure_colours(index: PhotoIndex, data: Path) -> None:
+    """Compare the rankings without and with a colour."""
+    lines = (data / "annotations/labels_train2017.jsonl").read_text(encoding="utf-8").splitlines()
+    captions = {entry["file"]: " ".join(entry["captions"]).lower() for entry in map(json.loads, lines)}
+    every = []
+    for phrase in COLOURED.split(","):
+        colour, thing = phrase.split()
+        right = re.compile(rf"\b{colour}(?: \w+)? {thing}\b")
+        found = []
+        for words in (thing, f"a {colour} {thing}"):
+            names = [one.path.name for one in index.query(words, most=60).matches]
+            truth = [bool(right.search(captions.get(name, ""))) for name in names]
+            found.append(average_precision(range(len(names), 0, -1), truth) or 0.0)
+        every.append(found)
+        print("{:16s} {:.3f} {:.3f}".format(phrase.strip(), *found), flush=True)
+    print("mean, without and with the colour: {:.3f} {:.3f}".format(*np.mean(every, axis=0)))
+
+
+def measure(index: PhotoIndex, data: Path, truth: dict[str, set[str]], pictures: list[str]) -> None:
+    """Compare both rankings."""
+    classifier = index.classifier
     start = time.perf_counter()
     index.update()
     print(f"looking for changes: {time.perf_counter() - start:.2f} s")
@@ -122,13 +151,17 @@ def main() -> None:
     parser.add_argument("--limit", type=int)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, help="where the index is kept; a temporary folder if none")
+    parser.add_argument("--colours", action="store_true", help="questions with colours")
     parser.add_argument("--synthetic", type=int, metavar="N", help="an index of N photos that do not exist")
     options = parser.parse_args()
     folder = options.out or Path(tempfile.mkdtemp())
     if options.synthetic:
         measure_synthetic(options.model, options.synthetic, folder)
-    else:
-        measure(options.model, options.data, options.limit, options.workers, folder)
+        return
+    truth = labels_of(options.data)
+    pictures = [picture for picture in sorted(truth) if (options.data / picture).is_file()][: options.limit]
+    index = indexed_pictures(options.model, options.data, pictures, options.workers, folder)
+    measure_colours(index, options.data) if options.colours else measure(index, options.data, truth, pictures)
 
 
 if __name__ == "__main__":
