@@ -76,7 +76,7 @@ CASES = {
     "boxes": case(
         *(
             f"boxes photos --concept red --concept green --model colours --format {kind} --out out-{kind} --json"
-            for kind in ("coco", "csv", "voc")
+            for kind in ("coco", "csv", "voc", "yolo", "label-studio")
         ),
         "boxes photos --concept red --concept green --model colours --format coco --out out-coco",
         "boxes sorted --concepts-from-folders --model colours --format csv --out sorted-out --alpha 1.5 --method mwp",

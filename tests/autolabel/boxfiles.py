@@ -1,6 +1,7 @@
 """Readers of boxes that share no code with their writers, and a run that can be killed."""
 
 import csv
+import json
 import os
 import signal
 import sys
@@ -8,8 +9,10 @@ from contextlib import redirect_stdout
 from io import StringIO
 from itertools import count
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 from xml.dom import minidom
 
+import yaml
 from annotated import colour_classifier
 from PIL import Image
 from processes import results
@@ -104,7 +107,65 @@ def read_voc(out):
     return read
 
 
-READERS = {"coco": read_coco, "csv": read_csv, "voc": read_voc}
+def read_yolo(out):
+    """The same from lines of numbers, by the images behind the links; the probability is not in them."""
+    about = yaml.safe_load((out / "data.yaml").read_text(encoding="utf-8"))
+    assert about["train"] == about["val"] == "images"
+    read = {}
+    for path in sorted((out / about["train"]).glob("[!.]*")):  # none before the first image is done
+        with Image.open(path) as picture:
+            width, height = SIZES.get(path.resolve(), picture.size)
+        boxes = []
+        for line in (out / "labels" / f"{path.stem}.txt").read_text().splitlines():
+            number, *shares = line.split()
+            x, y, wide, high = map(float, shares)
+            assert all(0 <= share <= 1 for share in (x, y, wide, high))
+            sides = ((x - wide / 2) * width, (y - high / 2) * height, (x + wide / 2) * width, (y + high / 2) * height)
+            boxes.append((about["names"][int(number)], tuple(map(round, sides))))
+        read[path.resolve()] = ((width, height), sorted(boxes))
+    return read
+
+
+SIZES = {}  # of images whose documents say otherwise than their files
+
+
+def read_label_studio(out):
+    """The same from tasks, by the files that a server of the folder above gives; names are those it configures."""
+    config = minidom.parse(str(out / "label-config.txt")).documentElement  # noqa: S318 - our own
+    (control,) = config.getElementsByTagName("RectangleLabels")
+    (shown,) = config.getElementsByTagName("Image")
+    known = {label.getAttribute("value") for label in control.getElementsByTagName("Label")}
+    read, keys = {}, []
+    for task in json.loads((out / "tasks.json").read_text(encoding="utf-8")):
+        address = urlsplit(task["data"][shown.getAttribute("value").removeprefix("$")])
+        assert address.path == "/data/local-files/"
+        (name,) = parse_qs(address.query, strict_parsing=True, errors="surrogateescape")["d"]
+        size, boxes = None, []
+        for region in (region for one in task["predictions"] for region in one["result"]):
+            assert (region["from_name"], region["to_name"]) == (
+                control.getAttribute("name"),
+                shown.getAttribute("name"),
+            )
+            assert region["type"] == "rectanglelabels"
+            size, value = (region["original_width"], region["original_height"]), region["value"]
+            x, y, wide, high = (value[side] / 100 for side in ("x", "y", "width", "height"))
+            sides = (x * size[0], y * size[1], (x + wide) * size[0], (y + high) * size[1])
+            (label,) = value["rectanglelabels"]
+            assert label in known
+            boxes.append((label, region["score"], tuple(map(round, sides))))
+            keys.append(region["id"])
+        read[(out.absolute().parent / name).resolve()] = (size, sorted(boxes))
+    assert len(set(keys)) == len(keys)
+    return read
+
+
+READERS = {
+    "coco": read_coco,
+    "csv": read_csv,
+    "voc": read_voc,
+    "yolo": read_yolo,
+    "label-studio": read_label_studio,
+}
 
 
 def tree(folder, without=("records.jsonl", "written.jsonl")):

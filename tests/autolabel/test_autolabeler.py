@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from annotated import SIDE, colour_classifier, picture
 from boxfiles import READERS, read_coco, records, tree
-from PIL import Image
+from pages import Page
+from PIL import Image, ImageChops
 
 from excite.api import locate
 from excite.autolabel import FORMATS, AutoLabeler, BoxQuery
@@ -118,7 +119,8 @@ class TestBeforeAnyWork:
 
     @pytest.mark.parametrize("kind", FORMATS)
     def test_files_of_others_and_files_that_somebody_has_corrected(self, photos, kind):
-        places = {"coco": "boxes.json", "csv": "boxes.csv", "voc": "Annotations/green-both.xml"}
+        places = {"coco": "boxes.json", "csv": "boxes.csv", "voc": "Annotations/green-both.xml", "yolo": "data.yaml"}
+        places["label-studio"] = "tasks.json"
         for name in ("labels.txt", "records.jsonl", "written.jsonl", places[kind]):
             path = Path("out", name)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,6 +133,56 @@ class TestBeforeAnyWork:
         self.refused(ExciteError, "or was changed since", kind=kind, concepts=("red",), fresh=True)
         Path("out/records.jsonl").write_text('{"key": "k", "image": "1.jpg", "targets": []}\n')  # another command's
         self.refused(ExciteError, "not written by excite boxes", kind=kind, concepts=("red",), fresh=True)
+
+
+class TestDrawn:
+    def run(self, **changes):
+        made = AutoLabeler(
+            colour_classifier(), ["photos"], Path("out"), BoxQuery(("red", "green")), drawn=True, **changes
+        )
+        return made.write()
+
+    def stamps(self):
+        return {path.name: path.stat().st_mtime_ns for path in Path("out/drawn").iterdir()}
+
+    def test_boxes_are_drawn_and_all_images_are_on_the_page(self, photos):
+        answer = self.run()
+        assert answer["files"][-2:] == ["out/drawn", "out/index.html"]
+        read = read_coco(Path("out"))
+        assert set(self.stamps()) == {
+            f"{name[:-4].replace('/', '-')}.jpg" for name, (_, found) in read.items() if found
+        }
+        page = Page(Path("out/index.html").read_text())
+        assert all(name in page.text for name in SQUARES)
+        links = [about["href"] for tag, about in page.tags if tag == "a"]
+        assert len(links) == len(SQUARES)
+        assert all(Path("out", link).exists() for link in links)
+        drawn, plain = (Image.open(path) for path in (Path("out/drawn/red-1.jpg"), photos / "red/1.png"))
+        with drawn, plain:
+            assert drawn.size == plain.size
+            assert ImageChops.difference(drawn.convert("RGB"), plain.convert("RGB")).getextrema() != ((0, 0),) * 3
+
+    def test_nothing_is_drawn_twice_and_another_threshold_is(self, photos):
+        self.run()
+        before = self.stamps()
+        self.run()
+        assert self.stamps() == before
+        picture(photos / "red/1.png", [("red", (20, 20, 40, 40))])
+        self.run()
+        assert {name for name, time in self.stamps().items() if before[name] != time} == {"red-1.jpg"}
+
+    def test_drawings_and_pages_of_others_are_kept(self, photos):
+        Path("out/drawn").mkdir(parents=True)
+        for path in (Path("out/index.html"), Path("out/drawn/red-1.jpg")):
+            path.write_bytes(b"mine")
+            with pytest.raises(ExciteError, match=f"{path.name}' is there already"):
+                self.run()
+            assert path.read_bytes() == b"mine"
+            path.unlink()
+        Path("out/drawn").rmdir()
+        assert list(Path("out").iterdir()) == []
+        self.run()
+        assert AutoLabeler(colour_classifier(), ["."], Path("new"), BoxQuery(("red",))).write()["pictures"] == 5
 
 
 class TestAgain:

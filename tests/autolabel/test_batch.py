@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pages import Page
 from PIL import Image
 from torch import nn
 
 from excite.autolabel import batch as module
-from excite.autolabel.batch import AttendQuery, Batch, split_arguments
+from excite.autolabel.batch import AttendQuery, Batch, Drawing, split_arguments
 from excite.errors import ConceptError, ExciteError, ImageError, LayerError
 from excite.jobs import Executor, ResultStore
 from excite.models import MODELS, Card, Choice, Preprocess
@@ -62,6 +63,11 @@ def picture(path, seed=0, size=(30, 20)):
     return path
 
 
+def size_of(path):
+    with Image.open(path) as image:
+        return image.size
+
+
 def question(*concepts, method="mwp", **options):
     listed = {name: tuple(options.pop(name, ())) for name in ("layers", "against")}
     return AttendQuery(Choice("tiny"), concepts, listed["layers"] or None, method, listed["against"], **options)
@@ -73,6 +79,8 @@ def photos_of(*arguments, out="out"):
 
 def run(photos, *concepts, out="out", stop_after=None, **options):
     asked = {name: options.pop(name) for name in ("method", "layers", "against", "alpha") if name in options}
+    if not options.pop("overlays", True):
+        options["drawing"] = None
     made = Batch(question(*(concepts or ("cat", "dog")), **asked), Path(out), **options)
     return list(itertools.islice(made.answers(photos), stop_after)), made
 
@@ -95,11 +103,13 @@ class TestAnswers:
         for number, answer in enumerate(answers):
             assert list(answer) == ["image", "maps"]
             assert list(answer["maps"][0]) == "concept probability point box mass layer method overlay".split()
-            assert [one["overlay"] for one in answer["maps"]] == [f"out/{number}.{of}.png" for of in ("cat", "AC-DC")]
-        drawn = {f"{n}{of}.png" for n in range(3) for of in ("-maps", ".cat", ".AC-DC")}
-        assert set(files()) == {"answers.jsonl"} | drawn
-        with Image.open("out/2.cat.png") as overlay:
+            assert [one["overlay"] for one in answer["maps"]] == [f"out/{number}.{of}.jpg" for of in ("cat", "AC-DC")]
+        drawn = {f"{n}.{of}.jpg" for n in range(3) for of in ("cat", "AC-DC")}
+        assert set(files()) == {"answers.jsonl", "index.html"} | drawn
+        with Image.open("out/2.cat.jpg") as overlay:
             assert overlay.size == (30, 20)
+        run(photos_of(folder / "2.png"), "cat", "AC/DC", out="alone")
+        assert set(files("alone")) == {"answers.jsonl", "2.cat.jpg", "2.AC-DC.jpg", "2-maps.jpg"}
         ((answer,), _) = run(photos_of(folder / "2.png"), "cat", out="plain", arrays=True, overlays=False)
         assert answer["maps"][0]["overlay"] is None
         assert set(files("plain")) == {"answers.jsonl", "2.cat.npy"}
@@ -127,7 +137,7 @@ class TestAnswers:
 
 def files_in(folder):
     """The drawings and arrays of a folder."""
-    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.suffix in {".png", ".npy"}}
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.suffix in {".jpg", ".npy"}}
 
 
 class TestResuming:
@@ -141,6 +151,7 @@ class TestResuming:
         answers, _ = run(photos_of(folder))
         assert len(looks) == 3
         drawn = before.keys() - {"answers.jsonl"}
+        assert "index.html" not in before
         assert drawn
         assert {name: files()[name] for name in drawn} == {name: before[name] for name in drawn}
         assert json.dumps(answers) == json.dumps(uninterrupted).replace("whole/", "out/")
@@ -148,7 +159,7 @@ class TestResuming:
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
         answers, _ = run(photos_of("../photos"), out="../out")
-        assert (answers[0]["image"], answers[0]["maps"][0]["overlay"]) == ("../photos/0.png", "../out/0.cat.png")
+        assert (answers[0]["image"], answers[0]["maps"][0]["overlay"]) == ("../photos/0.png", "../out/0.cat.jpg")
         assert len(looks) == 3
         run(photos_of("../photos/0.png"), out="../out")
         assert (len(looks), len(store("../out"))) == (4, 3), "one image alone is always looked at, and has one line"
@@ -158,7 +169,7 @@ class TestResuming:
             patched.setattr(ResultStore, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 run(photos_of(folder))
-        assert (Path("out") / "0.cat.png").exists()
+        assert (Path("out") / "0.cat.jpg").exists()
         assert len(run(photos_of(folder))[0]) == 3
         assert len(looks) == 4
 
@@ -183,11 +194,11 @@ class TestResuming:
             looks.clear()
             run(photos_of(folder), **change)
             assert len(looks) == 3, change
-        for name in ("0-maps.png", "1.cat.npy"):
+        for name in ("0.dog.jpg", "1.cat.npy"):
             Path("out", name).unlink()
         run(photos_of(folder), arrays=True)
         assert len(looks) == 5
-        assert {"0-maps.png", "1.cat.npy"} < set(files())
+        assert {"0.dog.jpg", "1.cat.npy"} < set(files())
 
     @pytest.mark.parametrize(
         "other",
@@ -201,7 +212,7 @@ class TestResuming:
         answers, _ = run(photos_of(folder), "cat", arrays=True, **(plain | other))
         after = files_in("out")
         assert {name: after[name] for name in before} == before
-        assert len(after) == 2 * len(before)  # overlays, arrays and sheets
+        assert len(after) == 2 * len(before)  # overlays and arrays
         assert all(Path(answer["maps"][0]["overlay"]).name not in before for answer in answers)
         looks.clear()
         for change in ({}, other):
@@ -227,7 +238,79 @@ class TestResuming:
         picture(folder / "0.png", seed=99)
         run(photos_of(folder / "0.png"), "cat")
         assert set(files_in("out")) == names, "a drawing of the same question is replaced"
-        assert files_in("out")["0.cat.png"] != after["0.cat.png"]
+        assert files_in("out")["0.cat.jpg"] != after["0.cat.jpg"]
+
+
+class TestReport:
+    def run(self, folder, looks, **drawing):
+        looks.clear()
+        answers, made = run(photos_of(folder), "cat", "dog", "AC/DC", drawing=Drawing(**drawing))
+        drawn = [[found["overlay"] is not None for found in answer["maps"]] for answer in answers]
+        return answers, drawn, made
+
+    def test_only_the_most_probable_are_drawn_and_on_the_page(self, folder, looks):
+        answers, drawn, made = self.run(folder, looks)
+        assert drawn == [[True] * 3] * 3
+        middle = sorted(found["probability"] for answer in answers for found in answer["maps"])[4]
+        for most, wanted in ((None, 5), (1, 3)):
+            Path("out/answers.jsonl").unlink()
+            answers, drawn, made = self.run(folder, looks, at_least=middle, most=most)
+            assert sum(map(sum, drawn)) <= wanted
+            for answer, each in zip(answers, drawn, strict=True):
+                chances = [found["probability"] for found in answer["maps"]]
+                best = sorted((one for one in chances if one >= middle), reverse=True)[:most]
+                assert sorted((one for one, yes in zip(chances, each, strict=True) if yes), reverse=True) == best
+        page = Page(made.page.read_text())
+        assert [tag for tag, _ in page.tags].count("img") == 3
+        links = [about["href"] for tag, about in page.tags if tag == "a"]
+        assert links
+        assert all((made.page.parent / link).exists() for link in links)
+        assert all(name in page.text for name in ("0.png", "1.png", "2.png"))
+
+    def test_another_threshold_draws_only_what_is_missing(self, folder, looks):
+        self.run(folder, looks, at_least=1.0)
+        assert len(looks) == 3
+        for drawing, asked in (({"at_least": 1.0}, 0), ({"at_least": 0.0, "most": 1}, 3), ({"at_least": 0.9}, 0)):
+            self.run(folder, looks, **drawing)
+            assert len(looks) == asked, drawing
+        assert self.run(folder, looks, kind="png", longest=None)[1] == [[True] * 3] * 3
+        assert len(looks) == 3
+
+    def test_drawings_are_small_unless_their_size_is_asked_for(self, folder):
+        for number in range(2):
+            picture(folder / f"{number}.png", seed=number, size=(2000, 100))
+        for options, sizes in (({}, {(1600, 80)}), ({"longest": None, "kind": "png"}, {(2000, 100)})):
+            answers, _ = run(photos_of(folder / "[01].png"), "cat", drawing=Drawing(**options))
+            assert {size_of(found["overlay"]) for answer in answers for found in answer["maps"]} == sizes
+
+    def test_a_page_says_what_is_not_on_it(self, folder, monkeypatch):
+        monkeypatch.setattr(module, "MOST_CARDS", 2)
+        answers, made = run(photos_of(folder), "cat", against=["dog"])
+        page = Page(made.page.read_text())
+        assert (len(answers), [tag for tag, _ in page.tags].count("img")) == (3, 2)
+        note = "cat: at least 0% probable; model tiny, method mwp, layer 1 against dog (the first 2 of 3 images)"
+        assert note in page.text
+
+    def test_a_page_of_somebody_else_is_kept_and_costs_nothing(self, folder, looks):
+        Path("out").mkdir()
+        Path("out/index.html").write_text("<h1>mine</h1>")
+        with pytest.raises(ExciteError, match=r"'out/index.html' is there already and was not written by excite"):
+            run(photos_of(folder), "cat")
+        assert (Path("out/index.html").read_text(), looks) == ("<h1>mine</h1>", [])
+        run(photos_of(folder / "0.png"), "cat")  # needs no page
+        run(photos_of(folder), "cat", overlays=False)
+
+    def test_each_line_says_its_question_and_lines_without_one_stay(self, folder):
+        Path("out").mkdir()
+        old = {"key": "0123456789abcdef", "image": "photos/0.png", "maps": [], "files": {"0.cat.png": 1}}
+        Path("out/answers.jsonl").write_text(f"{json.dumps(old)}\n")
+        run(photos_of(folder), "cat")
+        run(photos_of(folder), "dog", method="c-mwp", layers=["0"], against=["cat"])
+        first, *others = store()
+        assert first == old
+        told = [{"concepts": ["cat"], "layers": None, "method": "mwp", "against": []}] * 3
+        told += [{"concepts": ["dog"], "layers": ["0"], "method": "c-mwp", "against": ["cat"]}] * 3
+        assert [line["question"] for line in others] == [{"model": "tiny", **one, "alpha": 1.0} for one in told]
 
 
 class TestWorkers:
@@ -262,9 +345,9 @@ class TestNames:
         """All files of a run, having checked that each was written once."""
         answers, _ = run(photos, *concepts, **options)
         names = [found["overlay"] for answer in answers for found in answer["maps"]]
-        figures = [line for line in files(options.get("out", "out")) if line.endswith(".png")]
+        figures = [line for line in files(options.get("out", "out")) if line.endswith(".jpg")]
         assert len(set(names)) == len(names)
-        assert len(figures) == len(names) + len(photos)
+        assert len(figures) == len(names) + (len(photos) == 1)
         assert len({name.casefold() for name in figures}) == len(figures)  # other systems know no capitals
         assert all(len(name.encode()) <= 255 for name in figures)
         return [Path(name).name for name in names]
@@ -272,10 +355,10 @@ class TestNames:
     def test_pictures_of_one_name_or_called_like_the_overlay_of_another(self, folder):
         picture(Path("more/0.png"), seed=9)
         names = self.overlays(photos_of(folder, "more/"), "cat")
-        assert (len(names), names[0], names[-1]) == (4, "photos-0.cat.png", "more-0.cat.png")
+        assert (len(names), names[0], names[-1]) == (4, "photos-0.cat.jpg", "more-0.cat.jpg")
         picture(folder / "0.bmp")
         names = self.overlays(photos_of(folder), "cat", out="new")
-        assert names[:2] == ["photos-0-bmp.cat.png", "photos-0-png.cat.png"]
+        assert names[:2] == ["photos-0-bmp.cat.jpg", "photos-0-png.cat.jpg"]
         for name in ("0-cat.png", "0.cat.png", "0-cat-dog.png", "0.cat.dog.png"):
             picture(folder / name)
         self.overlays(photos_of(folder), "cat", "dog", "pet", out="newer")
@@ -288,7 +371,7 @@ class TestNames:
         ],
     )
     def test_concepts_with_one_name(self, folder, concepts, names):
-        assert self.overlays(photos_of(folder / "0.png"), *concepts) == [f"0.{name}.png" for name in names.split()]
+        assert self.overlays(photos_of(folder / "0.png"), *concepts) == [f"0.{name}.jpg" for name in names.split()]
 
     def test_very_long_names(self, folder):
         for name in ("字" * 80 + "一.png", "字" * 80 + "二.png", "y" * 251 + ".png"):
@@ -299,7 +382,7 @@ class TestNames:
         (folder / "0.png").rename(folder / os.fsdecode(b"caf\xe9.png"))
         answers, made = run(photos_of(folder), "cat")
         assert (len(answers), made.failures) == (3, [])
-        assert "out/caf.cat.png" in {answer["maps"][0]["overlay"] for answer in answers}
+        assert "out/caf.cat.jpg" in {answer["maps"][0]["overlay"] for answer in answers}
         assert json.loads(json.dumps(answers)) == answers
 
 
@@ -336,14 +419,14 @@ class TestArguments:
         """`excite attend .` twice must not explain its own overlays."""
         first, _ = run(photos_of("."), "cat")
         assert (len(first), run(photos_of("."), "cat")[0]) == (3, first)
-        assert photos_of("out/0.cat.png") == [Path("out/0.cat.png")]
+        assert photos_of("out/0.cat.jpg") == [Path("out/0.cat.jpg")]
         with pytest.raises(ImageError, match="but those that excite itself has drawn"):
             photos_of("out")
         picture(Path("out/mine.png"))
         Path("out/broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
         assert {path.name for path in photos_of("out")} == {"mine.png", "broken.png"}
 
-    @pytest.mark.parametrize("name", ["0.cat.png", "0-maps.png"])
+    @pytest.mark.parametrize("name", ["0.cat.jpg", "0-maps.jpg"])
     def test_a_picture_of_the_user_is_never_overwritten(self, folder, name):
         originals = {path: path.read_bytes() for path in (*folder.iterdir(), picture(folder / name, seed=77))}
         with pytest.raises(ExciteError, match=rf"'photos/{name}' is there already and was not drawn by excite"):

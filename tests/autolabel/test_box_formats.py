@@ -1,25 +1,31 @@
 """Nothing is lost between what was found and what readers of each format see, however odd the names are."""
 
 import json
+import sys
 import tempfile
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from boxfiles import READERS, read_coco, read_csv, read_voc
+import torch
+from boxfiles import READERS, SIZES, read_coco, read_csv, read_label_studio, read_voc, read_yolo
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from pycocotools.coco import COCO
 
-from excite.autolabel import FORMATS, Detection, Document, ImageDetections, find_format
+from excite import AttentionMap, Grounded, Located, Region, __version__
+from excite.autolabel import FORMATS, Detection, Document, ImageDetections, find_format, to_supervision
 from excite.autolabel.files import OutputFolder
 from excite.autolabel.run import category_name, find_inputs
 from excite.datasets.coco import Coco
 from excite.datasets.own import CsvFolder, JsonFolder, XmlFolder
 from excite.datasets.voc import Voc
-from excite.errors import ConceptError, DataError
+from excite.errors import ConceptError, DataError, ExciteError
+from excite.grounding import PhraseMap
+from excite.vocabulary import Labels, read_phrase
 
 SIDE = 4000
 
@@ -114,6 +120,13 @@ def test_round_trip(data):
         assert read_coco(out) == told
         assert read_csv(out) == {name: (size, found) for name, (size, found) in told.items() if found}
         assert read_voc(out) == expected(document, by_file)
+        SIZES.update({by_file(one): one.size for one in document.pictures})
+        assert read_yolo(out) == without_scores(expected(document, by_file))
+        corrected = read_label_studio(out)
+        assert {path: found for path, (_, found) in corrected.items()} == {
+            path: found for path, (_, found) in expected(document, by_file).items()
+        }
+        assert all(size is None or size == SIZES[path] for path, (size, _) in corrected.items())
         check_our_own_readers(document, photos, out)
         check_results_of_coco(out)
 
@@ -159,8 +172,12 @@ def test_names_that_are_no_text(tmp_path):
         assert READERS[kind](tmp_path / "out") == expected(document, key)
     with pytest.raises(DataError, match=r"caf\\udce9.png.*rename it, or use coco"):
         find_format("csv")(document)
-    with pytest.raises(DataError, match="no format 'yolo': use one of coco, csv, voc"):
-        find_format("yolo")
+    for kind in ("yolo", "label-studio"):
+        OutputFolder(tmp_path / "out", kind).write(find_format(kind)(document))
+    (path,) = (by_file(one) for one in document.pictures)
+    assert list(read_yolo(tmp_path / "out")) == list(read_label_studio(tmp_path / "out")) == [path]
+    with pytest.raises(DataError, match="no format 'xyz': use one of coco, csv, voc, yolo, label-studio"):
+        find_format("xyz")
 
 
 def test_what_else_detectors_look_for(tmp_path):
@@ -180,3 +197,59 @@ def test_what_else_detectors_look_for(tmp_path):
     assert "<size><width>20</width><height>10</height><depth>3</depth></size>" in xml
     table = find_format("csv")(document)["boxes.csv"].decode().splitlines()
     assert table == ["image,width,height,concept,probability,x0,y0,x1,y1", '"1.png",20,10,"a & b",0.25,2,3,5,10']
+    lines = find_format("yolo")(document)
+    assert lines["labels/1.txt"] == b"1 0.175000 0.650000 0.150000 0.700000\n"
+    (task,) = json.loads(find_format("label-studio")(document)["tasks.json"])
+    assert task["data"] == {"image": "/data/local-files/?d=photos/1.png"}
+    (prediction,) = task["predictions"]
+    (region,) = prediction.pop("result")
+    assert prediction == {"model_version": f"excite {__version__}", "score": 0.25}
+    assert region["value"].pop("rectanglelabels") == ["a & b"]
+    assert region["value"] == pytest.approx({"x": 10, "y": 30, "width": 15, "height": 70, "rotation": 0})
+
+
+class Recorded:
+    """In the place of `supervision.Detections`."""
+
+    def __init__(self, **fields):
+        self.fields = fields
+
+
+def grounded():
+    values = torch.eye(4)
+    phrase = read_phrase("a dog", Labels(["dog"]))
+    found = AttentionMap(values, "dog", "1", "excite", 1.0, (8, 8), probability=0.5)
+    return Grounded(
+        "a dog", (Region((1, 2, 3, 4), 0.75), Region((0, 0, 8, 8), 0.5)), PhraseMap(phrase, (found,), values)
+    )
+
+
+def test_boxes_for_supervision(monkeypatch):
+    pair = [Located("cat", 0.9, (1, 2, 30, 40)), Located("dog", 0.1, None), Located("bird", 0.5, (0, 0, 2, 2))]
+    inside = ImageDetections(
+        None, (50, 50), (Detection("cat", 0.9, (1, 2, 30, 40)), Detection("bird", 0.5, (0, 0, 2, 2)))
+    )
+    monkeypatch.setitem(sys.modules, "supervision", SimpleNamespace(Detections=Recorded))
+    for found in (pair, inside):
+        fields = to_supervision(found, ["dog", "bird"]).fields
+        assert fields["xyxy"].tolist() == [[1, 2, 30, 40], [0, 0, 2, 2]]
+        assert fields["confidence"].tolist() == pytest.approx([0.9, 0.5])
+        assert fields["class_id"].tolist() == [2, 1]
+        assert fields["data"]["class_name"].tolist() == ["cat", "bird"]
+    for found in (grounded(), [grounded()]):
+        fields = to_supervision(found).fields
+        assert (fields["xyxy"].tolist(), fields["class_id"].tolist()) == ([[1, 2, 3, 4], [0, 0, 8, 8]], [0, 0])
+        assert fields["data"]["class_name"].tolist() == ["a dog", "a dog"]
+    assert to_supervision(pair[1]).fields["xyxy"].shape == (0, 4)
+    monkeypatch.setitem(sys.modules, "supervision", None)
+    with pytest.raises(ExciteError, match="pip install supervision"):
+        to_supervision(pair)
+
+
+def test_supervision_takes_them():
+    supervision = pytest.importorskip("supervision", reason="converts to what this package has")
+    found = to_supervision([Located("cat", 0.9, (1, 2, 30, 40)), Located("dog", 0.8, (0, 0, 2, 2))])
+    assert isinstance(found, supervision.Detections)
+    assert (len(found), found.area.tolist()) == (2, [29 * 38, 4])
+    assert found[found.data["class_name"] == "dog"].xyxy.tolist() == [[0, 0, 2, 2]]
+    assert len(supervision.Detections.merge([found, to_supervision([])])) == 2

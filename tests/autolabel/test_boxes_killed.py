@@ -16,9 +16,15 @@ from processes import PATIENCE, Forking, wait_for_lines
 from skimage import data
 
 import excite
-from excite.autolabel import FORMATS, AutoLabeler, BoxQuery
+from excite.autolabel import AutoLabeler, BoxQuery
 
-FILES = {"coco": "boxes.json", "csv": "boxes.csv", "voc": "ImageSets/Main/trainval.txt"}
+FILES = {
+    "coco": "boxes.json",
+    "csv": "boxes.csv",
+    "voc": "ImageSets/Main/trainval.txt",
+    "yolo": "data.yaml",
+    "label-studio": "tasks.json",
+}
 COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
 
 FORKING = """
@@ -44,7 +50,7 @@ def forking():
         yield server
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", FILES)
 def test_killed_at_every_step(forking, tmp_path, kind):
     """Before each change on the disk, and half-way through each file; then again. What is left is whole."""
     for name, squares in scenes(2):
@@ -53,7 +59,7 @@ def test_killed_at_every_step(forking, tmp_path, kind):
     make(**job, out=tmp_path / "whole")
     expected = READERS[kind](tmp_path / "whole")
     partly = 0
-    for step in count(1, 3 if kind == "voc" else 5):  # where there are most files, more often
+    for step in count(1, {"voc": 3, "yolo": 7}.get(kind, 5)):  # where there are most files, more often
         out, kept, codes = tmp_path / f"out-{step}", [], []
         for killed_at in (step, step // 2 + 1):
             forking.start(**job, out=str(out), killed_at=killed_at)

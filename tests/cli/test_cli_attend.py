@@ -89,3 +89,43 @@ class TestOddPictures:
         assert all(found["point"] in ([0, 0], None) for found in dot["maps"])
         assert [len(answer["maps"]) for answer in (dot, strip, named)] == [5, 5, 5]
         assert named["image"] == "caf\udce9.png"
+
+
+class TestFolder:
+    """Several images are a report: a line each, small overlays, and a page."""
+
+    @pytest.fixture
+    def photos(self, here):
+        Path("photos").mkdir()
+        for name, pixels in (("a cat", data.chelsea()), ("b cup", data.coffee()), ("c brick", data.brick())):
+            Image.fromarray(pixels).resize((2000, 1500)).save(f"photos/{name}.png")
+
+    def overlays(self, suffix="jpg"):
+        return {path.name for path in Path("excite-out").glob(f"*.{suffix}")}
+
+    def test_a_line_for_each_image(self, excite, photos):
+        ended = excite("attend", "photos")
+        assert (ended.code, ended.err) == (0, "")
+        cat, cup, _, written = ended.out.splitlines()
+        assert cat.startswith("photos/a cat.png  cat ")
+        assert cup.startswith("photos/b cup.png  ")
+        assert written == "written: excite-out/index.html"
+        assert len(self.overlays()) == ended.out.count(".png  ") - ended.out.count(
+            "nothing at least 50% probable; most: "
+        )
+        with Image.open("excite-out/a-cat.cat.jpg") as overlay:
+            assert overlay.size == (1600, 1200)
+        files = [path.stat().st_size for path in Path("excite-out").iterdir()]
+        assert sum(files) < 2e6
+
+    def test_concepts_that_are_asked_for_above_a_threshold(self, excite, photos):
+        ended = excite("attend", "photos", "cat", "cup")
+        cat, cup, brick, _ = ended.out.splitlines()
+        assert (cat.count("%"), cup.count("%")) == (1, 1)
+        assert "nothing at least 50% probable; most: " in brick
+        assert self.overlays() == {"a-cat.cat.jpg", "b-cup.cup.jpg"}
+        excite("attend", "photos", "cat", "cup", "--at-least", 0, "--format", "png", "--full-size", "--most", 1)
+        assert len(self.overlays("png")) == 3
+        with Image.open("excite-out/a-cat.cat.png") as overlay:
+            assert overlay.size == (2000, 1500)
+        assert len(self.overlays()) == 2, "what was drawn in another form stays"

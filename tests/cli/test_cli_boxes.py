@@ -56,8 +56,12 @@ def test_a_training_set_from_folders(excite, photos):
 
 
 def test_what_a_word_was_taken_for(excite, photos):
-    ended = excite("boxes", "photos/cat", "--concept", "cats", "--json")
+    ended = excite("boxes", "photos/cat", "--concept", "cats", "--draw", "--json")
     assert ended.err == "excite: note: taken 'cats' for 'cat'\n"
+    drawn, page = ended.answers[0]["files"][-2:]
+    assert ">cats<" in Path(page).read_text()
+    with Image.open(Path(drawn) / "chelsea.jpg") as picture:
+        assert picture.size == (451, 300)
     assert ended.answers[0]["concepts"] == {"cats": 1}
 
 

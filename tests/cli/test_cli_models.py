@@ -82,10 +82,10 @@ class TestResuming:
         """How often the classifier was asked, by the time stamps of what it has drawn."""
 
         def stamps():
-            return {path.name: path.stat().st_mtime_ns for path in Path("excite-out").glob("*.dog.png")}
+            return {path.name: path.stat().st_mtime_ns for path in Path("excite-out").glob("*.dog.jpg")}
 
         before = stamps()
-        ended = excite("attend", "photos", "dog", *options, "--size", 64, "--method", "mwp", "--json")
+        ended = excite("attend", "photos", "dog", *options, "--size", 64, "--method", "mwp", "--at-least", 0, "--json")
         assert ended.code == 0, ended.err
         assert len(ended.answers) == 2
         return sum(before.get(name) != stamp for name, stamp in stamps().items()), ended.answers

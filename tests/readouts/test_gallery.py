@@ -54,6 +54,7 @@ def test_only_own_pages_are_replaced(tmp_path):
 
 
 def test_it_sorts_and_filters_with_the_keyboard(tmp_path):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     path = write_gallery(tmp_path / "index.html", "Photos", [card(*each) for each in CARDS])
     with chromium() as browser:
         page = browser.new_page(viewport=NARROW)
@@ -64,14 +65,17 @@ def test_it_sorts_and_filters_with_the_keyboard(tmp_path):
         found = {}
         for order in ("", "name", "concept", "probability", "of cat"):
             page.select_option("#order", order)
-            found[order] = page.locator("#cards > li .name").all_inner_texts()
+            found[order] = page.locator("#cards > li .name").all_text_contents()
         page.keyboard.press("/")
         page.keyboard.type("CAT jpg")
-        shown = page.locator("#cards > li:visible .name").all_inner_texts()
+        shown = page.locator("#cards > li:not([hidden]) .name").all_text_contents()
         assert page.inner_text("#count") == "2 of 4"
         page.keyboard.press("Escape")
         assert page.inner_text("#count") == "4 of 4"
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert axe.run(page).response["violations"] == []
     assert found == {
         "": ["b.jpg", "a10.jpg", "a9.jpg", "c.jpg"],
         "name": ["a9.jpg", "a10.jpg", "b.jpg", "c.jpg"],

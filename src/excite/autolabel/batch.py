@@ -1,4 +1,4 @@
-"""`excite attend` for many images: one query, and a folder with an overlay per map and one result per image."""
+"""`excite attend` for many images: one query, and a folder with overlays, one result per image and a page of all."""
 
 from __future__ import annotations
 
@@ -16,17 +16,27 @@ from excite.attention import compare
 from excite.errors import ConceptError, ExciteError, ImageError
 from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument, read_image
 from excite.io.cache import fingerprint
-from excite.io.drawn import draw, file_names, is_drawn, map_names
+from excite.io.drawn import draw, file_names, is_drawn, map_names, shrunk
 from excite.io.files import save_npy
 from excite.jobs import Executor, ResultStore
 from excite.jobs.loop import answered
 from excite.readouts.box import DEFAULT_ALPHA
+from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
+    from PIL import Image
+
+    from excite.attention import AttentionMap
     from excite.jobs import Entry
     from excite.models import Choice, Classifier
+
+    Answer = dict[str, Any]
+    Row = Mapping[str, Any]  # `AttentionMap.to_dict`, and the name of its overlay
+
+LONGEST = 1600  # pixels along the longer side of an overlay
+MOST_CARDS = 5000  # on the page: about 70 MB
 
 
 @dataclass(frozen=True)
@@ -40,43 +50,105 @@ class AttendQuery:
     against: tuple[str, ...] = ()
     alpha: float = DEFAULT_ALPHA  # the threshold of the boxes, in means of the map
 
+    def told(self) -> dict[str, Any]:
+        """All arguments as plain values: those of the model as far as they are given, and the others.
+
+        Example:
+            >>> from excite.models import Choice
+            >>> AttendQuery(Choice("words"), ("dog",)).told()
+            {'model': 'words', 'concepts': ('dog',), 'layers': None, 'method': 'c-mwp', 'against': (), 'alpha': 1.0}
+        """
+        given = {name: value for name, value in asdict(self.model).items() if value is not None}
+        return {**asdict(self), **given}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Which maps of an image are drawn over it, and as what kind of file."""
+
+    at_least: float = 0.0  # the least probability
+    most: int | None = None  # so many concepts of each image, the most probable; None for all
+    kind: str = "jpg"  # or png
+    longest: int | None = LONGEST  # larger images are drawn smaller; None for their own size
+    sheet: bool = True  # also a figure with all maps
+
+    def shown(self, rows: Sequence[Row]) -> dict[str, float]:
+        """The probability of each concept that is probable enough, most probable first.
+
+        Example:
+            >>> Drawing(at_least=0.5).shown([{"concept": "cat", "probability": 0.3}])
+            {}
+        """
+        found = ((row["concept"], row["probability"]) for row in rows if row["probability"] >= self.at_least)
+        return dict(sorted(found, key=lambda pair: -pair[1]))
+
+    def drawn(self, rows: Sequence[Row]) -> set[str]:
+        """The concepts to draw."""
+        return set([*self.shown(rows)][: self.most])
+
 
 class Batch:
     """Runs one query on many images, into a folder.
 
-    For each image: one overlay per concept and layer (``picture.concept.png``), a figure with all of them
-    (``picture-maps.png``), and a line in ``answers.jsonl``, or in ``failures``. A second run over several images skips
-    those whose image, query and files are unchanged. A PNG that excite has not drawn, or for another question, is never
-    overwritten.
+    For each image: a line in ``answers.jsonl`` with its query, or in ``failures``; overlays of the concepts that
+    ``drawing`` names (``picture.concept.jpg``; None: no files); of several images the page ``index.html``, of one alone
+    all overlays and a figure with them (``picture-maps.jpg``). With ``arrays``, every map is drawn and saved as NPY. A
+    second run over several images skips those whose image, query and files are unchanged. A file that excite has not
+    drawn, or for another question, is never overwritten.
     """
 
     def __init__(
-        self, query: AttendQuery, out: Path, *, overlays: bool = True, arrays: bool = False, fresh: bool = False
+        self,
+        query: AttendQuery,
+        out: Path,
+        *,
+        drawing: Drawing | None = Drawing(),  # noqa: B008 - frozen
+        arrays: bool = False,
+        fresh: bool = False,
     ) -> None:
         _check_folder(out)
         self.out = out
         self.fresh = fresh
         self.failures: list[str] = []
-        self.work = AttendWork(query.model.load(), query, out, overlays, arrays)
+        self.page: Path | None = None  # once it is written
+        self.drawing = drawing
+        self.work = AttendWork(query.model.load(), query, out, drawing, arrays)
         labels = self.work.classifier.labels
         if labels is not None:  # an unknown concept is an error now, not after a thousand images
             for concept in (*(query.concepts or ()), *query.against):
                 labels.find(concept)
 
-    def answers(self, photos: Sequence[Path], workers: int | Executor = 1) -> Iterator[dict[str, Any]]:
+    def answers(self, photos: Sequence[Path], workers: int | Executor = 1) -> Iterator[Answer]:
         """The result of each image. One that cannot be read is a failure among several, an error when alone."""
         executor, alone = Executor.of(workers), len(photos) == 1
         if alone and not executor.is_cluster:  # nothing to distribute: all cores for this one
             executor = replace(executor, workers=None, all_threads=True)
-        files = file_names(photos)
+        with_page = self.drawing is not None and not alone
+        if with_page:
+            check_gallery(self.out / "index.html")
+        first: list[Answer] = []  # those on the page
+        with closing(self._run(photos, executor, alone=alone)) as run:
+            for answer in run:
+                if with_page and len(first) < MOST_CARDS:
+                    first.append(answer)
+                yield answer
+        if with_page and first:
+            self._write_page(first, len(photos))
+
+    def _run(self, photos: Sequence[Path], executor: Executor, *, alone: bool) -> Generator[Answer, None, None]:
+        work, files = self.work, file_names(photos)
+        if work.drawing is not None:
+            drawing = replace(work.drawing, sheet=alone)
+            every = alone or work.arrays
+            work = replace(work, drawing=replace(drawing, at_least=0.0, most=None) if every else drawing)
         outcomes = answered(
-            self.work,
+            work,
             (AttendTask(photo, files[photo]) for photo in photos),
             ResultStore(self.out / "answers.jsonl", ("image", "maps", "files"), parquet=executor.is_cluster),
             workers=executor,
             failures=None if alone else self.failures,
-            still=lambda entry: not (self.fresh or alone) and self._has_files(entry),
-            writes=self.out if self.work.overlays or self.work.arrays else None,
+            still=lambda entry: not (self.fresh or alone) and work.has_files(entry),
+            writes=self.out if work.drawing or work.arrays else None,
         )
         with closing(outcomes):
             for task, entry in outcomes:  # with the names that the image and the folder have in this run
@@ -84,12 +156,36 @@ class Batch:
                 rows = [{**row, "overlay": path} for row, path in zip(entry["maps"], paths, strict=True)]
                 yield {"image": str(task.photo), "maps": rows}
 
-    def _has_files(self, entry: Entry) -> bool:
-        """Whether the files of an earlier result are there, unchanged since they were written."""
+    def _write_page(self, answers: Sequence[Answer], count: int) -> None:
+        """The page of all images, with the overlay of the most probable concept of each."""
+        folder = os.path.commonpath([Path(one["image"]).absolute().parent for one in answers])
+        page = self.out / "index.html"
+        query, layers = self.work.query, sorted({row["layer"] for one in answers for row in one["maps"]})
+        note = [
+            f"{', '.join(query.concepts)}:" if query.concepts else "Best findings,",
+            f"at least {self.drawing.at_least:.0%} probable;" if self.drawing else "",
+            f"model {query.model.model}, method {query.method}, layer {', '.join(layers)}",
+            f"against {', '.join(query.against)}" if query.against else "",
+            f"(the first {len(answers)} of {count} images)" if count > len(answers) + len(self.failures) else "",
+        ]
+        cards = (card for one in answers for card in self._cards(one, folder, page))
+        title = f"{len(answers)} images of {Path(folder).name or folder}"
+        self.page = write_gallery(page, title, cards, " ".join(filter(None, note)))
+
+    def _cards(self, answer: Answer, folder: str, page: Path) -> Iterator[Card]:
+        """The card of an image, with the image itself where nothing is drawn; none if it has become unreadable."""
+        rows = answer["maps"]
+        facts = self.drawing.shown(rows) if self.drawing else {}
+        files = {row["concept"]: Path(row["overlay"]) for row in reversed(rows) if row["overlay"]}
+        links = {concept: file_link(files[concept], page) for concept in facts if concept in files}
+        photo = Path(answer["image"])
+        shown = next((files[concept] for concept in links), photo)
         try:
-            return all((self.out / name).stat().st_mtime_ns == time for name, time in entry["files"].items())
-        except OSError:
-            return False
+            image = read_image(shown)
+        except ImageError as error:
+            self.failures.append(str(error))
+        else:
+            yield Card(image, os.path.relpath(photo, folder), file_link(shown, page), facts, links)
 
 
 def _check_folder(out: Path) -> None:
@@ -119,43 +215,65 @@ class AttendWork:
     classifier: Classifier
     query: AttendQuery
     out: Path
-    overlays: bool
+    drawing: Drawing | None
     arrays: bool
 
     def key(self, task: AttendTask) -> str:
-        """Changes when the image, the query or the program does."""
+        """Changes when the image, the query or the program does; which concepts are drawn is left to `has_files`."""
         query = {**asdict(self.query), "model": self.query.model.key()}
-        return fingerprint([query, self.overlays, self.arrays, *file_state(task.photo), __version__])
+        files = None if self.drawing is None else [self.drawing.kind, self.drawing.longest]
+        return fingerprint([query, files, self.arrays, *file_state(task.photo), __version__])
+
+    def has_files(self, entry: Entry) -> bool:
+        """Whether all files that an image needs are there, unchanged since they were written."""
+        rows = entry["maps"]
+        drawn = {row["concept"] for row in rows if row["overlay"] is not None}
+        if self.drawing is not None and not self.drawing.drawn(rows) <= drawn:
+            return False
+        try:
+            return all((self.out / name).stat().st_mtime_ns == time for name, time in entry["files"].items())
+        except OSError:
+            return False
 
     def __call__(self, task: AttendTask) -> dict[str, Any]:
-        """The maps of an image as plain values, and the files written for them."""
-        query = self.query
+        """The query, the maps of an image as plain values, and the files written for them."""
+        query, picture = self.query, read_image(task.photo)
         maps = attend(
             self.classifier,
-            read_image(task.photo),
+            picture,
             query.concepts,
             layer=query.layers,
             method=query.method,
             against=query.against or None,
         )
-        written: list[Path] = []
-        rows = []
-        asked = [os.path.realpath(task.photo), asdict(replace(query, concepts=None, layers=None))]
-        drawn = [[found.concept, found.units, found.layer] for found in maps]
-        for found, file, about in zip(maps, map_names(task.files, maps), drawn, strict=True):
-            overlay = self.out / f"{file}.png"
-            if self.overlays:
-                overlay = draw(found.overlay(point=True, box=True, alpha=query.alpha), overlay, [asked, about])
-                written.append(overlay)
+        rows: list[dict[str, Any]] = [{**found.to_dict(alpha=query.alpha), "overlay": None} for found in maps]
+        written = [*self._files(task, picture, maps, rows)]
+        files = {path.name: path.stat().st_mtime_ns for path in written}
+        return {"image": str(task.photo), "question": query.told(), "maps": rows, "files": files}
+
+    def _files(
+        self, task: AttendTask, picture: Image.Image, maps: Sequence[AttentionMap], rows: Sequence[dict[str, Any]]
+    ) -> Iterator[Path]:
+        """Write the overlays, the maps and the figure of all; the name of each overlay is put into its row."""
+        query, drawing = self.query, self.drawing
+        small = picture if drawing is None else shrunk(picture, drawing.longest)
+        asked: list[object] = [os.path.realpath(task.photo), asdict(replace(query, concepts=None, layers=None))]
+        asked += [small.size] if small.size != picture.size else []
+        about = [[found.concept, found.units, found.layer] for found in maps]
+        wanted = set() if drawing is None else drawing.drawn(rows)
+        for found, file, row, one in zip(maps, map_names(task.files, maps), rows, about, strict=True):
+            path = self.out / f"{file}.npy"
+            if drawing is not None and found.concept in wanted:
+                drawn = found.overlay(small, point=True, box=True, alpha=query.alpha)
+                path = draw(drawn, self.out / f"{file}.{drawing.kind}", [asked, one])
+                row["overlay"] = path.name
+                yield path
             if self.arrays:
-                written.append(save_npy(found.values, overlay.with_suffix(".npy")))
-            rows.append({**found.to_dict(alpha=query.alpha), "overlay": overlay.name if self.overlays else None})
-        if self.overlays:
+                yield save_npy(found.values, path.with_suffix(".npy"))
+        if drawing is not None and drawing.sheet:
             several = query.layers is not None and len(query.layers) > 1
             figure = compare(maps, rows="layer" if several else None, point=True, columns=5)
-            written.append(draw(figure, self.out / f"{task.files}-maps.png", [asked, drawn, "all"]))
-        files = {path.name: path.stat().st_mtime_ns for path in written}
-        return {"image": str(task.photo), "maps": rows, "files": files}
+            yield draw(figure, self.out / f"{task.files}-maps.{drawing.kind}", [asked, about, "all"])
 
 
 def split_arguments(arguments: Sequence[str], out: Path) -> tuple[list[Path], list[str]]:

@@ -1,22 +1,28 @@
-"""The formats of boxes: COCO, CSV and PASCAL VOC. A new format is one function here and one line in `FORMATS`."""
+"""The formats of boxes: COCO, CSV, VOC, YOLO, Label Studio. A new one is a function here and a line in `FORMATS`."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
-from xml.sax.saxutils import escape
+from urllib.parse import quote
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
 
 from excite import __version__
 from excite.autolabel.files import resolved_parent
-from excite.errors import DataError
+from excite.errors import DataError, ExciteError
 from excite.images import PICTURE_SUFFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from excite.autolabel.files import Content
     from excite.autolabel.run import InputImage
@@ -125,9 +131,7 @@ def voc_files(document: Document) -> dict[str, Content]:
     """PASCAL VOC: an XML file for each image, the images, and last their list; pixels count from 1, inclusively."""
     files: dict[str, Content] = {}
     for one in document.pictures:
-        suffix = PurePosixPath(one.picture.name).suffix.lower()  # readers expect .jpg where an image has no own suffix
-        file = f"{one.picture.stem}{suffix if suffix in PICTURE_SUFFIXES else '.jpg'}"
-        objects = ""
+        file, objects = _file_name(one.picture), ""
         for found in one.boxes:
             x0, y0, x1, y1 = found.box
             named = {"name": escape(found.concept), "probability": repr(found.probability)}
@@ -139,7 +143,92 @@ def voc_files(document: Document) -> dict[str, Content]:
     return files
 
 
-FORMATS: Mapping[str, Format] = {"coco": coco_files, "csv": csv_files, "voc": voc_files}
+def _file_name(picture: InputImage) -> str:
+    """The name of the link to an image: readers expect .jpg where an image has no own suffix."""
+    suffix = PurePosixPath(picture.name).suffix.lower()
+    return f"{picture.stem}{suffix if suffix in PICTURE_SUFFIXES else '.jpg'}"
+
+
+def yolo_files(document: Document) -> dict[str, Content]:
+    """YOLO: for each image a line ``class x y width height`` a box, in shares of its sides, and last ``data.yaml``.
+
+    A box is given by its centre, classes count from 0, and an image without a box has an empty file.
+    """
+    numbers = {name: k for k, name in enumerate(document.categories)}
+    files: dict[str, Content] = {}
+    for one in document.pictures:
+        (width, height), lines = one.size, ""
+        for found in one.boxes:
+            x0, y0, x1, y1 = found.box
+            sides = ((x0 + x1) / 2 / width, (y0 + y1) / 2 / height, (x1 - x0) / width, (y1 - y0) / height)
+            lines += f"{numbers[found.concept]} {' '.join(f'{side:.6f}' for side in sides)}\n"
+        files[f"labels/{one.picture.stem}.txt"] = lines.encode()
+        files[f"images/{_file_name(one.picture)}"] = resolved_parent(one.picture.path)
+    names = "".join(f"  {k}: {_yaml(name)}\n" for name, k in numbers.items())
+    about = "# made by excite from image-level labels; the same images for val, which training programs demand\n"
+    files["data.yaml"] = f"{about}train: images\nval: images\nnames:\n{names or '  {}'}".encode()
+    return files
+
+
+def _yaml(text: str) -> str:
+    """The text in double quotes, with escapes for what YAML does not allow there."""
+    return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in _json(text))
+
+
+LABELS = """\
+<View>
+  <Image name="image" value="$image"/>
+  <RectangleLabels name="label" toName="image">
+{labels}  </RectangleLabels>
+</View>
+"""
+
+
+def label_studio_files(document: Document) -> dict[str, Content]:
+    """Label Studio: tasks with predictions, boxes in per cent of the image's sides, and the configuration of labels.
+
+    The address of an image is that of a local file below the folder that holds the folder of all images.
+    """
+    tasks = []
+    for one in document.pictures:
+        names = PurePosixPath(one.picture.name).parts
+        root = resolved_parent(one.picture.path).parents[len(names) - 1]
+        address = quote(os.fsencode("/".join(filter(None, (root.name, *names)))))
+        found = [_rectangle(found, one.size, f"{one.picture.stem}-{k}") for k, found in enumerate(one.boxes, 1)]
+        prediction = {"model_version": f"excite {__version__}", "result": found}
+        score = {"score": max((each.probability for each in one.boxes), default=0.0)}
+        data = {"image": f"/data/local-files/?d={address}"}
+        tasks.append({"data": data, "predictions": [{**prediction, **score}] if found else []})
+    rows = ",".join(f"\n  {_json(task)}" for task in tasks)
+    labels = "".join(f"    <Label value={quoteattr(name)}/>\n" for name in document.categories)
+    return {"label-config.txt": LABELS.format(labels=labels).encode(), "tasks.json": f"[{rows}\n]\n".encode()}
+
+
+def _rectangle(found: Detection, size: tuple[int, int], key: str) -> dict[str, Any]:
+    """A box as a region of Label Studio."""
+    (x0, y0, x1, y1), (width, height) = found.box, size
+    sides = {"x": x0 / width, "y": y0 / height, "width": (x1 - x0) / width, "height": (y1 - y0) / height}
+    return {
+        "id": key,
+        "type": "rectanglelabels",
+        "from_name": "label",
+        "to_name": "image",
+        "original_width": width,
+        "original_height": height,
+        "image_rotation": 0,
+        "score": found.probability,
+        "value": {**{side: 100 * share for side, share in sides.items()}, "rotation": 0}
+        | {"rectanglelabels": [found.concept]},
+    }
+
+
+FORMATS: Mapping[str, Format] = {
+    "coco": coco_files,
+    "csv": csv_files,
+    "voc": voc_files,
+    "yolo": yolo_files,
+    "label-studio": label_studio_files,
+}
 """For each format the content of its files, by their names in the folder; files that name others come after them."""
 
 
@@ -148,3 +237,46 @@ def find_format(name: str) -> Format:
     if name not in FORMATS:
         raise DataError(f"there is no format {name!r}: use one of {', '.join(FORMATS)}")
     return FORMATS[name]
+
+
+# The same for programs.
+
+
+def to_supervision(found: Any, categories: Sequence[str] = ()) -> Any:
+    """Boxes as ``supervision.Detections``, for its annotators, trackers and metrics; needs that package.
+
+    Args:
+        found: what `excite.locate` or `excite.ground` gives, one or all of it, or an `ImageDetections`. The confidence
+            is the probability of the concept, or the score of the region.
+        categories: their numbers are the ``class_id``; others follow in the order in which they appear. Names are in
+            ``data["class_name"]``.
+
+    Example:
+        >>> to_supervision(excite.locate(classifier, "photo.jpg", ["dog", "cat"])).xyxy    # doctest: +SKIP
+        array([[12., 30., 200., 180.]], dtype=float32)
+    """
+    try:
+        detections = import_module("supervision").Detections
+    except ImportError:
+        raise ExciteError("supervision is not installed: pip install supervision") from None
+    rows = list(_named_boxes(found))
+    numbers = {name: k for k, name in enumerate(dict.fromkeys((*categories, *(name for name, _, _ in rows))))}
+    return detections(
+        xyxy=np.array([box for _, _, box in rows], np.float32).reshape(-1, 4),
+        confidence=np.array([score for _, score, _ in rows], np.float32),
+        class_id=np.array([numbers[name] for name, _, _ in rows], np.int64),
+        data={"class_name": np.array([name for name, _, _ in rows], np.str_)},
+    )
+
+
+def _named_boxes(found: Any) -> Iterator[tuple[str, float, Sequence[float]]]:
+    """The name, the confidence and the box of all that has one."""
+    if isinstance(found, Iterable):
+        for one in found:
+            yield from _named_boxes(one)
+    elif isinstance(found, ImageDetections):
+        yield from _named_boxes(found.boxes)
+    elif hasattr(found, "regions"):  # a phrase
+        yield from ((found.phrase, region.score, region.box) for region in found.regions)
+    elif found.box is not None:
+        yield found.concept, found.probability, found.box

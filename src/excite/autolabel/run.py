@@ -20,27 +20,28 @@ from PIL import Image
 
 from excite import __version__
 from excite.api import ALPHA, METHOD, locate
-from excite.autolabel.batch import split_arguments
+from excite.autolabel.batch import LONGEST, split_arguments
 from excite.autolabel.files import OutputFolder, open_own_results, resolved_parent
 from excite.autolabel.formats import Detection, Document, ImageDetections, find_format
 from excite.errors import ConceptError, ImageError, LostSignalWarning
 from excite.images import ORIENTATION_TAG, UPRIGHT, file_state, read_image
 from excite.io.cache import fingerprint
-from excite.io.drawn import slug
+from excite.io.drawn import check_drawn, draw, is_drawn, shrunk, slug
 from excite.jobs import Executor, attempt
 from excite.jobs.loop import run
 from excite.models.classifier import identity
+from excite.readouts.figure import name_boxes
+from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
 from excite.vocabulary.labels import fold, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from excite.autolabel.files import Content
     from excite.jobs import Entry
+    from excite.jobs.loop import Progress
     from excite.models import Classifier
     from excite.vocabulary import Concept, Labels
-
-    Progress = Callable[[Iterator[Entry], int], Iterator[Entry]]
 
 PROBABLE = 0.5
 PAUSE = 5.0  # at least so many seconds between two writes of the files,
@@ -203,6 +204,7 @@ class AutoLabeler:
         question: the concepts to find.
         kind: the format.
         fresh: repeat what an earlier run into this folder has done.
+        drawn: also draw the boxes, into ``drawn/NAME.jpg``, and show all images on a page, ``index.html``.
 
     Attributes:
         root: the folder that holds all images: their names in the files are relative to it.
@@ -224,8 +226,9 @@ class AutoLabeler:
         kind: str = "coco",
         *,
         fresh: bool = False,
+        drawn: bool = False,
     ) -> None:
-        self.question, self.kind = question, kind
+        self.question, self.kind, self.drawn = question, kind, drawn
         self._format = find_format(kind)
         self.files = OutputFolder(out, kind)
         self._store = open_own_results(out / "records.jsonl", FIELDS)  # for this machine; reads a cluster's too
@@ -234,6 +237,10 @@ class AutoLabeler:
         self.work = BoxWork(classifier, question.how)
         self.failures: list[str] = []
         self.files.check(self.content(Document(tuple(ImageDetections(picture, (1, 1)) for picture in pictures), ())))
+        if drawn:
+            check_gallery(out / "index.html")
+            for picture in pictures:
+                check_drawn(self._drawing(picture))
         if fresh:
             self._store.clear()
         done = self._store.read()
@@ -272,6 +279,8 @@ class AutoLabeler:
                     self._save()
                     raise
             self._save()
+            if self.drawn:
+                self._draw(progress)
             return self._summary()
 
     def document(self) -> Document:
@@ -304,11 +313,41 @@ class AutoLabeler:
         ended = time.monotonic()
         self._next = ended + max(PAUSE, SHARE * (ended - began))
 
+    def _drawing(self, picture: InputImage) -> Path:
+        return self.files.out / "drawn" / f"{picture.stem}.jpg"
+
+    def _draw(self, progress: Progress | None) -> None:
+        """Draw the boxes of each image, and write the page."""
+        document, page = self.document(), self.files.out / "index.html"
+        pictures = document.pictures
+        count = sum(len(one.boxes) for one in pictures)
+        shown = pictures if progress is None else progress(pictures, len(pictures))
+        cards = (card for one in shown for card in self._cards(one, document.categories, page))
+        write_gallery(page, f"{count} boxes in {_images(len(pictures))} of {self.root.name or self.root}", cards)
+
+    def _cards(self, one: ImageDetections, names: Sequence[str], page: Path) -> Iterator[Card]:
+        """The card of an image; its boxes are drawn unless they are already. None if it has become unreadable."""
+        path, boxes = one.picture.path, [(found.concept, found.box) for found in one.boxes]
+        shown = self._drawing(one.picture) if boxes else path
+        try:
+            question = [boxes, names, *file_state(path), __version__]
+            if boxes and not is_drawn(shown, question):
+                small = shrunk(read_image(path), LONGEST)
+                drawn = name_boxes(small, boxes, names, scale=small.width / one.size[0])
+                draw(drawn, shown, question, replace=True)
+            image = read_image(shown)
+        except ImageError as error:
+            self.failures.append(str(error))
+        else:
+            facts = {found.concept: found.probability for found in one.boxes}
+            yield Card(image, one.picture.name, file_link(shown, page), facts)
+
     def _summary(self) -> dict[str, Any]:
         document = self.document()
         counts = Counter(found.concept for one in document.pictures for found in one.boxes)
         without = sum(not one.boxes for one in document.pictures)
-        names = dict.fromkeys(name.split("/")[0] for name in self.content(document))
+        names = [*dict.fromkeys(name.split("/")[0] for name in self.content(document))]
+        names += ["drawn", "index.html"] if self.drawn else []
         least, notes = self.question.threshold, []
         if without:
             reason = f"nothing was probable enough; lower --at-least (now {least:g}) for more"
@@ -318,6 +357,11 @@ class AutoLabeler:
             notes.append(
                 f"{_images(turned)} stored on the side (EXIF): boxes are those of the upright image; turn the files "
                 "themselves for programs that do not"
+            )
+        if self.kind == "label-studio":
+            notes.append(
+                f"Label Studio shows the images with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
+                f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={self.root.parent}; add {self.root} as local storage there"
             )
         if copied := self.files.copied:
             notes.append(f"{_images(copied)} copied into {str(self.files.out)!r}: links cannot be made there")

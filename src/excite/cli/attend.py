@@ -17,13 +17,17 @@ Examples:
   excite attend photo.jpg                                its five best findings
   excite attend photo.jpg tabby 761 --json               two concepts, for a program
   excite attend photo.jpg cat --against dog              cat, not dog
-  excite attend holiday/ dog --out maps --workers 4      a folder; stopped, it can be resumed
+  excite attend holiday/ --out maps                      a folder: a line for each image, and maps/index.html
+  excite attend holiday/ dog --at-least 0.2 --workers 4  where are dogs? stopped, it can be resumed
   excite attend photo.jpg --model timm:convnext_tiny     another classifier
 """
+KINDS = ("jpg", "png")  # of overlays
 BOXES_EXAMPLES = """\b
 Examples:
   excite boxes photos/ --concept dog --concept cat      where are dogs and cats in these images?
   excite boxes photos/ --concepts-from-folders          photos/dog/1.jpg shows a dog, photos/cat/1.jpg a cat
+  excite boxes photos/ --concept dog --draw             and draw them; see excite-out/boxes/index.html
+  excite boxes photos/ --concept dog --format yolo      for a detector; label-studio: to correct them by hand
   excite boxes photos/ --format csv --at-least 0.8      the best finding in each image, if it is probable
 """
 
@@ -55,18 +59,38 @@ def command(
     alpha: Annotated[float, Option(help="The box surrounds what is above this many means of the map.")] = 1.0,
     jobs: options.JobOptions,
     out: Annotated[Path, Option(help="The folder for overlays and results.")] = Path("excite-out"),
+    at_least: Annotated[
+        float, Option(min=0, max=1, metavar="P", help="Of several images: print and draw what is at least so probable.")
+    ] = 0.5,
+    most: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="N",
+            help="Of several images: draw at most so many concepts of each; 1, or all if you name concepts.",
+        ),
+    ] = None,
     overlays: options.Overlays = True,
-    arrays: Annotated[bool, Option("--arrays", help="Also save each map as NPY.")] = False,
+    kind: Annotated[str, Option("--format", metavar="jpg|png", help="How to write the overlays.")] = "jpg",
+    full_size: Annotated[
+        bool, Option("--full-size", help="Draw overlays as large as the image, not at most 1600 pixels.")
+    ] = False,
+    arrays: Annotated[bool, Option("--arrays", help="Also save each map as NPY, and draw each.")] = False,
     fresh: options.Fresh = False,
     as_json: Annotated[bool, Option("--json", help="Print JSON, one object a line for each image.")] = False,
 ) -> None:
-    """Draw where a classifier sees each concept, and print probability, point, box and mass."""
-    from excite.autolabel.batch import AttendQuery, Batch, split_arguments
+    """Draw where a classifier sees each concept, and print probability, point, box and mass.
+
+    Of several images: a line for each with what is found in it, and all of them on a page, index.html.
+    """
+    from excite.autolabel.batch import LONGEST, AttendQuery, Batch, Drawing, split_arguments
     from excite.errors import MethodError
     from excite.methods import find_method
     from excite.models import Choice
     from excite.readouts.box import checked_alpha
 
+    if kind not in KINDS:
+        raise typer.BadParameter(f"there are no overlays of the format {kind!r}: choose {' or '.join(KINDS)}")
     executor = jobs.executor()
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
     choice = Choice(model, **vars(classifiers))
@@ -75,14 +99,29 @@ def command(
     name = find_method(method or ("mwp" if contrast is False else "c-mwp")).name
     layers, others = tuple(layer or ()) or None, tuple(against or ())
     query = AttendQuery(choice, tuple(wanted) or None, layers, name, others, checked_alpha(alpha))
-    batch = Batch(query, out, overlays=overlays, arrays=arrays, fresh=fresh)
+    drawing = Drawing(at_least, most or (None if wanted else 1), kind, None if full_size else LONGEST)
+    batch = Batch(query, out, drawing=drawing if overlays else None, arrays=arrays, fresh=fresh)
     for answer in progress(batch.answers(photos, executor), len(photos)):
         if as_json:
             say_json(answer)
-            continue
-        say(answer["image"], bold=True)
-        print_columns([_row(found) for found in answer["maps"]])
+        elif len(photos) > 1:
+            say(f"{answer['image']}  {_findings(answer['maps'], drawing.shown(answer['maps']), at_least)}")
+        else:
+            say(answer["image"], bold=True)
+            print_columns([_row(found) for found in answer["maps"]])
+    if batch.page and not as_json:
+        say(f"written: {batch.page}")
     tell_failures(batch.failures, len(photos))
+
+
+def _findings(maps: list[dict[str, Any]], shown: dict[str, float], at_least: float) -> str:
+    """What is in an image, on one line; where nothing is probable enough, the most probable."""
+    from excite.readouts.figure import percent
+
+    if shown:
+        return ", ".join(f"{concept} {percent(probability)}" for concept, probability in shown.items())
+    best = max(maps, key=lambda found: found["probability"])
+    return f"nothing at least {percent(at_least)} probable; most: {best['concept']} {percent(best['probability'])}"
 
 
 def _row(found: dict[str, Any]) -> dict[str, str]:
@@ -118,7 +157,12 @@ def boxes_command(
             min=0, max=1, metavar="P", help="No box for what is less probable; 0.5, or 0 with --concepts-from-folders."
         ),
     ] = None,
-    kind: Annotated[str, Option("--format", help="How to write the boxes: coco, csv or voc.")] = "coco",
+    draw: Annotated[
+        bool, Option("--draw", help="Also draw the boxes, with their names, and show all images on a page, index.html.")
+    ] = False,
+    kind: Annotated[
+        str, Option("--format", help="How to write the boxes: coco, csv, voc, yolo or label-studio.")
+    ] = "coco",
     model: options.Model = DEFAULT_MODEL,
     weights: options.Weights = None,
     labels: options.LabelsFile = None,
@@ -155,7 +199,7 @@ def boxes_command(
     given = {name: value for name, value in how.items() if value is not None}
     query = BoxQuery(tuple(concept or ()), from_folders, at_least, given)
     classifier = Choice(model, weights, labels, size).load()
-    labeler = AutoLabeler(classifier, folders, out, query, kind, fresh=fresh)
+    labeler = AutoLabeler(classifier, folders, out, query, kind, fresh=fresh, drawn=draw)
     if taken := substitutions(labeler.targets):
         note(f"taken {taken}")
     answer = labeler.write(workers=executor, progress=progress)

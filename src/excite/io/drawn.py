@@ -1,4 +1,4 @@
-"""Files that excite draws: unique names, and marks in each PNG so that neither others' nor other drawings are lost."""
+"""Files that excite draws: unique names, and marks in each so that neither others' nor other drawings are lost."""
 
 from __future__ import annotations
 
@@ -19,37 +19,66 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file name, which may have 255 in all
+QUALITY = 80  # of a JPEG
+COMMENT = "drawn by excite, question "  # of a JPEG, before its mark
 
 
-def draw(picture: Image.Image, path: Path, question: object = None) -> Path:
-    """Write an image as a PNG that is marked as drawn by excite; level 3 is quicker than the default 6 and as small.
+def draw(picture: Image.Image, path: Path, question: object = None, *, replace: bool = False) -> Path:
+    """Write an image, as PNG or JPEG by the suffix of its name, that is marked as drawn by excite.
 
     Where a drawing for another question (all that it depends on, as plain values) has this name, the new one gets a
-    hash of its question at the end of its name; without a question it replaces the old one.
+    hash of its question at the end of its name; with ``replace``, or without a question, it replaces the old one.
     """
     mark = fingerprint(question, digits=10)
-    if question is not None and is_drawn(path) and _marks(path).get("Question") != mark:
+    if question is not None and not replace and is_drawn(path) and not is_drawn(path, question):
         path = path.with_stem(f"{path.stem}-{mark}")
+    check_drawn(path)
+    if path.suffix.lower() == ".png":  # level 3 is quicker than the default 6 and as small
+        about = PngInfo()
+        about.add_text("Software", "excite")
+        about.add_text("Question", mark)
+        return atomic_write(path, lambda file: picture.save(file, format="PNG", pnginfo=about, compress_level=3))
+    comment = f"{COMMENT}{mark}".encode()
+    return atomic_write(path, lambda file: picture.save(file, format="JPEG", quality=QUALITY, comment=comment))
+
+
+def check_drawn(path: Path) -> None:
+    """Raise an `ExciteError` if there is a file that excite has not drawn."""
     if path.exists() and not is_drawn(path):
         raise ExciteError(f"{str(path)!r} is there already and was not drawn by excite: choose another --out")
-    about = PngInfo()
-    about.add_text("Software", "excite")
-    about.add_text("Question", mark)
-    return atomic_write(path, lambda file: picture.save(file, format="PNG", pnginfo=about, compress_level=3))
 
 
-def is_drawn(photo: Path) -> bool:
-    """Whether a file is a PNG drawn by excite."""
-    return _marks(photo).get("Software") == "excite"
+def is_drawn(photo: Path, question: object = None) -> bool:
+    """Whether a file is a PNG or JPEG drawn by excite, and for this question if there is one."""
+    mark = _mark(photo)
+    return mark is not None and (question is None or mark == fingerprint(question, digits=10))
 
 
-def _marks(photo: Path) -> dict[Any, Any]:
-    """The texts in a PNG; none in any other file."""
+def _mark(photo: Path) -> str | None:
+    """The mark of a drawing; None for any other file."""
     try:
-        with Image.open(photo, formats=["PNG"]) as picture:
-            return picture.info
+        with Image.open(photo, formats=["PNG", "JPEG"]) as picture:
+            info: dict[Any, Any] = picture.info
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
-        return {}
+        return None
+    comment = info.get("comment")
+    if isinstance(comment, bytes) and comment.startswith(COMMENT.encode()):
+        return comment.decode(errors="replace").removeprefix(COMMENT)
+    return str(info.get("Question", "")) if info.get("Software") == "excite" else None
+
+
+def shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
+    """The image with at most so many pixels along its longer side; None leaves it as it is.
+
+    Example:
+        >>> shrunk(Image.new("RGB", (4000, 3000)), 1600).size, shrunk(Image.new("RGB", (40, 30)), 1600).size
+        ((1600, 1200), (40, 30))
+    """
+    if longest is None or max(picture.size) <= longest:
+        return picture
+    small = picture.copy()
+    small.thumbnail((longest, longest), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    return small
 
 
 def file_names(photos: Sequence[Path]) -> dict[Path, str]:

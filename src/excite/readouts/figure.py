@@ -255,6 +255,42 @@ def draw_boxes(
     return drawn
 
 
+def name_boxes(
+    picture: Image.Image, boxes: Sequence[tuple[str, Box]], names: Sequence[str] = (), *, scale: float = 1.0
+) -> Image.Image:
+    """A copy of an RGB image with named half-open boxes times ``scale``; the position in ``names`` gives the colour.
+
+    Example:
+        >>> name_boxes(Image.new("RGB", (64, 48)), [("dog", (8, 8, 40, 40))], ["cat", "dog"]).size
+        (64, 48)
+    """
+    drawn = picture.copy()
+    draw, thick = ImageDraw.Draw(drawn), max(2, round(max(drawn.size) / THIN))
+    order = list(dict.fromkeys((*names, *(name for name, _ in boxes))))
+    colours = {name: WORD_COLOURS[k % len(WORD_COLOURS)] for k, name in enumerate(order)}
+    placed = [(name, _pixels(box, scale, drawn.size)) for name, box in boxes]
+    for name, box in reversed(placed):  # a light line beside it shows on dark photographs
+        draw.rectangle(box, outline=LIGHT, width=thick + 1)
+        draw.rectangle(box, outline=colours[name], width=thick)
+    taken: list[Pixels] = []
+    for name, box in placed:
+        taken.append(_name(drawn, name, box, taken, colours[name], thick))
+    return drawn
+
+
+def _name(drawn: Image.Image, name: str, box: Pixels, taken: Sequence[Pixels], colour: Colour, thick: int) -> Pixels:
+    """Write a name above a box, or below the names that are there already; the rectangle behind it."""
+    font, high = ImageFont.load_default(size=max(12, 7 * thick)), max(16, 10 * thick)
+    lines = lines_of(name, font, drawn.width - 2 * thick, looks=[(LIGHT, False)] * len(name))
+    wide = ceil(max((font.getlength(line.text) for line in lines), default=0)) + 2 * thick
+    left, top = max(0, min(box[0], drawn.width - wide)), max(0, box[1] - high)
+    while any(left <= x1 and x0 <= left + wide and top < y1 and y0 < top + high for x0, y0, x1, y1 in taken):
+        top += 1
+    ImageDraw.Draw(drawn).rectangle((left, top, left + wide, top + high), fill=colour)
+    write(drawn, lines, (left + thick, top), font, high)
+    return left, top, left + wide, top + high
+
+
 def _pixels(box: Box, scale: float, size: tuple[int, int]) -> Pixels:
     """The first and last pixels of a box within the image; at least one."""
     (x0, x1), (y0, y1) = (
