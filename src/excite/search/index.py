@@ -230,7 +230,7 @@ class IndexFile:
     def photos(self) -> list[Photo]:
         """All photos, also those that are gone or cannot be read."""
         rows = self.read("SELECT number, path, size, time, content, error FROM photos")
-        kinds = (int, (bytes, type(None)), int, int, bytes, (str, type(None)))
+        kinds: tuple[Any, ...] = (int, (bytes, type(None)), int, int, bytes, (str, type(None)))
         if not all(isinstance(value, kind) for row in rows for value, kind in zip(row, kinds, strict=True)):
             raise self.damaged("a photo has values of other types")
         return [Photo(*row) for row in rows]

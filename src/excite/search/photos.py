@@ -27,7 +27,7 @@ from excite.search.query import Answer, Question, ask, read_question
 from excite.vocabulary import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from PIL import Image
 
@@ -178,44 +178,40 @@ class PhotoIndex:
         """Compare the folder with the index; the photos that have to be read, each with its number."""
         every = self.file.photos()
         known = {photo.path: photo for photo in every if photo.path is not None}
-        there = {os.fsencode(path.relative_to(self.folder)): path for path in find_images([str(self.folder)])}
-        states = {path: state_of(file) for path, file in there.items()}
+        files = {os.fsencode(path.relative_to(self.folder)): path for path in find_images([str(self.folder)])}
+        states = {path: state_of(file) for path, file in files.items()}
         # a file that could not even be opened has no content, and is tried again
         same = {p for p, state in states.items() if p in known and state == known[p][2:4] and known[p].content}
-        loose: dict[int, dict[bytes, Photo]] = defaultdict(dict)  # by size and content: gone, renamed, touched, changed
-        for photo in every:
-            if photo.path not in same:
-                loose[photo.size][photo.content] = photo
-        named: list[Photo] = []
-        fresh: list[Photo] = []
-        for path, (size, time) in states.items():
-            if path in same:
-                continue
-            content = content_of(there[path]) if loose[size] else b""
-            found = loose[size].pop(content, None) if content else None
-            if found is None:
-                fresh.append(Photo(-1, path, size, time, b""))
-            else:
-                named.append(found._replace(path=path, time=time))
+        loose = [photo for photo in every if photo.path not in same]
+        named = self._recognised({path: state for path, state in states.items() if path not in same}, loose)
         kept = {photo.number for photo in named}
-        gone = [photo for path, photo in known.items() if path not in same and photo.number not in kept]
+        gone = [photo for photo in loose if photo.path is not None and photo.number not in kept]
         self.file.assign(named, gone)
-        changed = sum(photo.path in known for photo in fresh)
-        removed = sum(photo.path not in states for photo in gone)
-        return Changes(len(fresh) - changed, changed, len(named), removed), self._numbered(fresh)
+        fresh = states.keys() - same - {photo.path for photo in named}
+        free = [photo.number for photo in loose if photo.number not in kept]
+        numbers = chain(free, count(len(every)))  # at first those of photos that are gone
+        unread = [Photo(next(numbers), path, *state, b"") for path, state in states.items() if path in fresh]
+        changed, removed = len(fresh & known.keys()), sum(photo.path not in states for photo in gone)
+        return Changes(len(fresh) - changed, changed, len(named), removed), unread
 
-    def _numbered(self, photos: Sequence[Photo]) -> list[Photo]:
-        """Photos with numbers: at first those of photos that are gone."""
-        every = self.file.photos()
-        numbers = chain((photo.number for photo in every if photo.path is None), count(len(every)))
-        return [photo._replace(number=number) for photo, number in zip(photos, numbers, strict=False)]
+    def _recognised(self, states: Mapping[bytes, tuple[int, int]], loose: Sequence[Photo]) -> list[Photo]:
+        """Of files, those with the content of a photo that is not at its place any more: renamed, moved or touched."""
+        contents: dict[int, dict[bytes, Photo]] = defaultdict(dict)
+        for photo in loose:
+            contents[photo.size][photo.content] = photo
+        named: list[Photo] = []
+        for path, (size, time) in states.items():
+            content = content_of(self.folder / os.fsdecode(path)) if contents[size] else b""
+            if content and (found := contents[size].pop(content, None)) is not None:
+                named.append(found._replace(path=path, time=time))
+        return named
 
     def _added(self, job: Job, outcome: Any) -> Iterator[Photo]:
         """Add the photos of a finished task."""
         if isinstance(outcome, ExciteError):
             raise outcome
         photos = [
-            Photo(photo.number, photo.path, *one["state"], one["content"], one["error"])
+            Photo(photo.number, photo.path, one["size"], one["time"], one["content"], one["error"])
             for photo, one in zip(job.task, outcome["photos"], strict=True)
         ]
         codes = [None if one["codes"] is None else np.frombuffer(one["codes"], np.uint16) for one in outcome["photos"]]
@@ -266,9 +262,9 @@ class IndexWork:
         return {"photos": [{name: value for name, value in photo.items() if name != "input"} for photo in photos]}
 
     def _read(self, file: Path) -> dict[str, Any]:
-        state = state_of(file)  # before it is read: if it changes now, the next update reads it again
-        found: dict[str, Any] = dict.fromkeys(("error", "codes", "thumbnail"))
-        found |= {"state": state, "content": content_of(file)}
+        size, time = state_of(file)  # before it is read: if it changes now, the next update reads it again
+        found: dict[str, Any] = {"size": size, "time": time, "content": content_of(file)}
+        found |= dict.fromkeys(("error", "codes", "thumbnail"))
         try:
             picture = read_image(file)
         except ImageError as error:

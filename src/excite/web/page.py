@@ -191,9 +191,12 @@ class PageAnswers:
     def find_upload(self, asked: Selection) -> Upload:
         """The image that was dropped or picked; a `GoneError` if it is no longer kept."""
         uploads, example = self.service.uploads, self.examples.get(asked.example)
-        if example is None and asked.photo is None:
+        if example is not None:
+            path = example.path
+        elif asked.photo is not None:
+            path = self.service.index().path(asked.photo)
+        else:
             return uploads.find(asked.picture)
-        path = self.service.index().path(asked.photo) if example is None else example.path
         try:
             return uploads.find(self._keys.get(path, ""))
         except GoneError:
