@@ -246,8 +246,14 @@ class IndexFile:
 
     def errors(self) -> list[str]:
         """A line for each photo that is there and could not be read."""
-        found = self.read("SELECT path, error FROM photos WHERE path IS NULL OR error IS NOT NULL")
-        return [error for path, error in found if path is not None and error is not None]
+        return [error for _, path, error in self._missing() if path is not None]
+
+    def _missing(self) -> list[Any]:
+        """Number, path and error of the photos that are gone or could not be read, by their index."""
+        found = self.read("SELECT number, path, error FROM photos WHERE path IS NULL OR error IS NOT NULL")
+        if any(path is not None and error is None for _, path, error in found):
+            raise self.damaged("its list of missing photos is wrong")
+        return found
 
     def thumbnail(self, number: int) -> bytes | None:
         """The thumbnail of a photo as JPEG; None where there is none."""
@@ -321,9 +327,8 @@ class IndexFile:
     def numbers(self) -> NDArray[np.int64]:
         """The numbers of all photos that are there and were read, in order."""
         there = np.ones(self._count(), dtype=bool)
-        missing = self.read("SELECT number FROM photos WHERE path IS NULL OR error IS NOT NULL")
         with self._sound():
-            there[[number for (number,) in missing]] = False
+            there[[number for number, _, _ in self._missing()]] = False
         return np.flatnonzero(there)
 
     def _count(self) -> int:
