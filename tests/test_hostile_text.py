@@ -164,7 +164,8 @@ CHECKS = {".md": check_markdown, ".html": check_html}
 @pytest.mark.parametrize("arguments", ANSWERED.values(), ids=ANSWERED)
 def test_what_is_printed_and_written_is_text(excite, tmp_path, arguments):
     code, out, err = excite(*arguments)
-    assert code == (1 if BROKEN in arguments else 0), err
+    unknown = arguments[0] == "ground"  # words that no classifier knows are answered too, with code 1
+    assert code == (1 if BROKEN in arguments or unknown else 0), err
     check_lines(out + err, 5000)
     for path in tmp_path.rglob("*"):
         if path.suffix in CHECKS and not path.is_symlink():
@@ -188,7 +189,7 @@ JSON = ["attend", "boxes", "ground", "check", "layers", "ls labels", "ls layers"
 @pytest.mark.parametrize("name", JSON)
 def test_json_is_exact(excite, name):
     code, out, err = excite(*ANSWERED[name], "--json")
-    assert code == 0, err
+    assert code == (name == "ground"), err
     assert out.isascii()
     check_lines(err, 5000)
     said = json.dumps([json.loads(line) for line in out.splitlines()])

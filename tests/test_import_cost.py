@@ -1,4 +1,4 @@
-"""`import excite` is quick: hardly more than `import torch`, and nothing heavy beside it, nor with parts of it."""
+"""To import `excite.attend` takes hardly more than `import torch`, and nothing heavy beside it, nor do its parts."""
 
 import json
 import os
@@ -19,6 +19,7 @@ def loaded():
 
 before = time.process_time()
 import excite
+excite.attend
 answer = [time.process_time() - before, loaded()]
 import excite.attention, excite.images, excite.readouts.box
 print(json.dumps([*answer, loaded()]))

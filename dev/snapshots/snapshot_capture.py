@@ -271,9 +271,9 @@ def subcommands(words=()):
 def options_of(command):
     """The arguments and options of a command as its help has them, with what is said about their values in brackets."""
     with mock.patch.dict(os.environ, {"COLUMNS": "110"}):
-        _, out, _ = run([*command.split(), "--help"])
+        _, out, _ = run([*command.split(), "--help-all"])
     usage = " ".join(re.search(r"^Usage: (.*?)\n\n", out, re.DOTALL | re.MULTILINE)[1].split())
-    listed = re.split(r"^(?:Arguments|Options):\n", out, flags=re.MULTILINE)[1:]
+    listed = re.split(r"^(?!Commands)[A-Z][a-z]+:\n", out, flags=re.MULTILINE)[1:]
     facts = {}
     for part in listed:
         block = re.match(r"(?:(?:  .*)?\n)*?(?=\n|\Z)", part)[0]

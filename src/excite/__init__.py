@@ -4,22 +4,33 @@
 >>> for found in excite.attend(classifier, "photo.jpg", ["tabby", "remote"]):   # doctest: +SKIP
 ...     print(found.concept, found.probability, found.point(), found.box())
 ...     found.save(f"{found.concept}.png")
+
+``import excite`` loads neither torch nor a module of its own: each name below is imported when it is first used.
 """
 
-__version__ = "0.1.0"  # before the imports: the modules below write it into their files
+import typing as _typing
 
-from excite.api import Located, attend, attend_batch, locate
-from excite.attention import AttentionMap, compare
-from excite.errors import ExciteError
+from excite.errors import lazy as _lazy
 from excite.errors import renamed as _renamed
-from excite.export.compiled import Compiled, compile  # noqa: A004 - the word that torch and re have for it, too
-from excite.grounding import Grounded, Region, ground
-from excite.methods import METHODS
-from excite.models import MODELS, Classifier, load, wrap
-from excite.propagation import absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
-from excite.session import Session, SessionCache
+
+if _typing.TYPE_CHECKING:
+    from excite.api import Located, attend, attend_batch, locate
+    from excite.attention import AttentionMap, compare
+    from excite.errors import ExciteError
+    from excite.export.compiled import Compiled, compile  # noqa: A004 - the word that torch and re have for it, too
+    from excite.grounding.ground import Grounded, Region, ground
+    from excite.methods import METHODS
+    from excite.models import MODELS, Classifier, load, wrap
+    from excite.propagation import absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
+    from excite.session import Session, SessionCache
+
+__version__ = "0.1.0"
+
+DEFAULT_MODEL = "words"
+"""The classifier of `excite.load()`, the commands and the page, where none is named: the one that knows most words."""
 
 __all__ = [
+    "DEFAULT_MODEL",
     "METHODS",
     "MODELS",
     "AttentionMap",
@@ -46,4 +57,18 @@ __all__ = [
     "wrap",
 ]
 
-__getattr__ = _renamed(__name__, {"Memory": "SessionCache"})  # deprecated since 0.2
+__getattr__, __dir__ = _lazy(
+    __name__,
+    {
+        "api": "Located attend attend_batch locate",
+        "attention": "AttentionMap compare",
+        "errors": "ExciteError",
+        "export.compiled": "Compiled compile",
+        "grounding": "Grounded Region ground",
+        "methods": "METHODS",
+        "models": "MODELS Classifier load wrap",
+        "propagation": "absorbing_chain mwp sample_winners transition_matrix winner_take_all",
+        "session": "Session SessionCache",
+    },
+    _renamed(__name__, {"Memory": "SessionCache"}),  # deprecated since 0.2
+)

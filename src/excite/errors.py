@@ -1,9 +1,12 @@
-"""Every error a user can meet; and `renamed`, for names of the public API that have changed."""
+"""Every error a user can meet; and `lazy` and `renamed`, for names of packages imported late or changed."""
 
 from __future__ import annotations
 
+import pkgutil
+import re
 import sys
 import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConceptError", "DataError", "ExciteError", "FetchError", "ImageError", "LayerError", "LostSignalWarning",
     "MethodError", "ModelError", "NoRuleError", "NumberError", "ProposalError", "ReplacedOperatorsWarning",
-    "SignalError", "SizeError", "UnverifiedWarning", "VerificationError",
+    "SignalError", "SizeError", "SplitError", "UnverifiedWarning", "VerificationError",
 ]  # fmt: skip
 
 
@@ -68,6 +71,28 @@ def shortened(text: str, longest: int = LONGEST_WORD, first: int = 220, last: in
     return text if len(text) <= longest else f"{text[:first]}...{text[-last:]}"
 
 
+IN_PYTHON = r"(?<![\w/.])(?:excite\.(?:attend|ground|load|mwp|wrap)\b|wrap\(|Preprocess\(|fully_convolutional=|verify=)"
+IN_A_SHELL = r"`excite |(?<!\S)--[a-z]|pip install "
+CLAUSES = re.compile(r"(, or |, and |[,;:.] |(?<=\?) )")
+
+
+def without_clauses(message: str, pattern: str) -> str:
+    """A message without the brackets and clauses, but for the first, in which a pattern occurs.
+
+    Messages say what to do in Python and in a shell. The commands leave the former out, the page of a server both.
+
+    Example:
+        >>> without_clauses("No label is called 'x'. `excite ls labels` lists all 80.", IN_A_SHELL)
+        "No label is called 'x'."
+        >>> without_clauses("it has no places: name a layer, or use excite.mwp for its neurons", IN_PYTHON)
+        'it has no places: name a layer'
+    """
+    first, *others = CLAUSES.split(re.sub(rf"\s+\([^()]*(?:{pattern})[^()]*\)", "", message))
+    pairs = zip(others[::2], others[1::2], strict=True)
+    kept = first + "".join(end + clause for end, clause in pairs if not re.search(pattern, clause))
+    return message if kept == message else kept.rstrip(" .,;:") + "." * (message.endswith(".") and kept[-1:] != "?")
+
+
 class NoRuleError(ExciteError):
     """An operation between the layer and the output has no top-down rule."""
 
@@ -112,6 +137,10 @@ class DataError(ExciteError):
     """A data set, its annotations or one of its samples cannot be used."""
 
 
+class SplitError(DataError):
+    """The data set has no such split."""
+
+
 class ProposalError(DataError):
     """An image has no proposals: callers can count such images and go on."""
 
@@ -142,3 +171,29 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], object]:
         return getattr(sys.modules[module], names[name])
 
     return find
+
+
+def lazy(
+    package: str, homes: Mapping[str, str], otherwise: Callable[[str], object]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The ``__getattr__`` and ``__dir__`` of a package whose names and modules are imported when first used.
+
+    Args:
+        package: its name.
+        homes: the modules below it, each with the names to import from it, separated by blanks.
+        otherwise: the answer to any other name.
+    """
+    where = {name: f"{package}.{home}" for home, names in homes.items() for name in names.split()}
+    this = sys.modules[package]
+    inner = {module.name for module in pkgutil.iter_modules(this.__path__) if not module.name.startswith("_")}
+
+    def find(name: str) -> object:
+        if name in inner:
+            return import_module(f"{package}.{name}")
+        if name not in where:
+            return otherwise(name)
+        found = getattr(import_module(where[name]), name)
+        setattr(this, name, found)
+        return found
+
+    return find, lambda: sorted({*vars(this), *where, *inner})

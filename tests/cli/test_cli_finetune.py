@@ -2,7 +2,9 @@
 
 import learning
 import pytest
+from PIL import Image
 
+from excite.datasets import DATASETS
 from excite.training import finetune as finetuning
 
 
@@ -30,6 +32,26 @@ def test_the_answer(excite, data):
     assert answer["batch"] == 64
     assert answer["seconds"] >= 0
     assert answer["files"] == ["out/weights.safetensors", "out/classifier.json"]
+
+
+def test_folders_named_after_labels(excite, data, here):
+    """photos/red/*.png and photos/green/**/*.JPG, with or without train/ above; what cannot be read is listed."""
+    colours = {"red/1.png": "red", "red/2.webp": "red", "green/a/3.JPG": "lime", "green/a/4.bmp": "lime"}
+    for name, colour in {**colours, "5.png": "blue"}.items():  # the last has no label
+        for root in (here / "photos", here / "split/train"):
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (40, 30), colour).save(path)
+    for folder in ("photos", "split"):
+        (answer,) = finetune(excite, folder, "--json", "--views", "1").answers
+        assert (answer["pictures"], answer["categories"]) == (4, ["green", "red"])
+    (found,) = excite("layers", "out", "--data", "photos", "--method", "mwp", "--json").answers
+    assert found["by"] == "removal"
+    assert found["rows"][0]["removal"]["total"] + found["chosen_on"] == 4
+    assert "choose by removal" in excite("layers", "out", "--data", "photos", "--by", "pointing").complaint
+    refused = finetune(excite, "photos/red").complaint
+    assert all(f"{kind.name} ({kind.layout})" in refused for kind in DATASETS.values())
+    assert "folders (" not in excite("bench", "pointing", "--data", "photos").complaint  # which needs boxes
 
 
 def test_for_people(excite, data):

@@ -57,13 +57,33 @@ class TestText:
         said = run("red", "--proposals", boxes_file([[0, 0, 20, 24]]), "--no-overlays").out
         assert "regions: none, there is no evidence for it anywhere\npoint: nowhere\n" in said
 
-    def test_no_known_word_is_answered_and_told(self, run):
-        ended = run("a zebra", "red", "--no-overlays")
+    @pytest.mark.parametrize("nonsense", ["xqzzy blorf", "the of and", "a zebra"])
+    def test_no_known_word_is_refused(self, run, nonsense):
+        ended = run("red", nonsense, "--json")
+        assert (ended.code, ended.err.count("\n")) == (1, 1)
+        assert f"excite: colours knows no word of {nonsense!r}: " in ended.err
+        red, refused = ended.answers[0]["phrases"]
+        assert (refused["regions"], refused["point"], refused["picture"]) == ([], None, None)
+        assert refused["reason"] == "no word of it is known"
+        assert red["regions"]
+        assert red["reason"] is None
+        assert run(nonsense).complaint
+
+    def test_hints_alone_are_answered_and_told(self, run):
+        ended = run("the left one", "--no-overlays")
         assert ended.code == 0
-        assert ended.err == (
-            "excite: note: colours knows no word of 'a zebra': the answer is whatever it finds in the image\n"
-        )
-        assert "skipped: zebra\nrank" in ended.out
+        assert "note: colours knows no thing in 'the left one'" in ended.err
+        assert "weighed by: left\nrank" in ended.out
+
+    def test_the_whole_picture_comes_first_only_where_the_evidence_is_everywhere(self, run):
+        def first():
+            options = ("--json", "--no-overlays", "--gamma", "0", "--trust", "0", "--proposals")
+            (answer,) = run("red", *options, boxes_file([[0, 0, 48, 48], [2, 6, 18, 22]])).answers
+            return answer["phrases"][0]["regions"][0]["box"]
+
+        assert first() == [2, 6, 18, 22]
+        Image.new("RGB", (SIDE, SIDE), "red").save("squares.png")
+        assert first() == [0, 0, 48, 48]
 
 
 class TestPhrases:

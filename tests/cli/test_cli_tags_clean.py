@@ -14,9 +14,23 @@ def raw(here):
 
 
 def test_an_empty_dictionary_is_told(excite, raw):
-    ended = excite("tags", "clean", raw, "--out", "kept.parquet")
+    ended = excite("tags", "clean", raw, "--out", "kept.parquet", "--min-count", "1000")
     assert "no tag is listed 1000 times: give a lower --min-count" in ended.err
     assert ended.code == 0
+
+
+def test_users_may_be_missing_and_the_least_count_fits_the_corpus(excite, here):
+    """Today's corpora are seldom of 17 million images with their owners."""
+    rows = [{"image": f"{k}.jpg", "tags": ["sea", "boat", f"tag {k}"]} for k in range(8)]
+    (here / "raw.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    ended = excite("tags", "clean", "raw.jsonl", "--out", "kept.parquet", "--min-tags", "1", "--json")
+    (answer,) = ended.answers
+    assert (answer["kept"], answer["tags"], answer["rules"]["least_count"]) == (8, 2, 2)
+    assert "similar" not in answer["dropped"]
+    assert ended.err.count("images of the same user were not compared") == 1
+    assert "tags listed at least 2 times are in the dictionary" in ended.err
+    named = excite("tags", "clean", "raw.jsonl", "--out", "kept.parquet", "--columns", "user=owner")
+    assert "has no column 'owner'" in named.complaint
 
 
 def test_a_skipped_line_is_counted(excite, raw):

@@ -1,5 +1,6 @@
 """From captions to a tag classifier that other commands take, as a user goes through it."""
 
+import gzip
 import json
 
 import learning
@@ -49,13 +50,30 @@ def test_from_captions_to_maps(excite, photos):
     ("arguments", "said"),
     [
         (("kept.parquet", "--out", "mine"), "there is no corpus"),
-        (("captions.jsonl", "--out", "mine"), "is no Parquet file: `excite tags clean captions.jsonl"),
+        (("captions.jsonl", "--out", "mine"), "captions.jsonl has no column 'tags'"),
+        (("captions.xls", "--out", "mine"), "what can be read: .parquet"),
         (("kept.parquet", "--out", "mine", "--layers", "all"), "leave --views out"),
         (("kept.parquet", "--out", "mine", "--layers", "some"), "choose output or all"),
     ],
 )
 def test_one_line_says_what_to_do(excite, photos, arguments, said):
     assert said in excite("train", "tags", *arguments, *TRAIN).complaint
+
+
+def test_it_reads_what_the_cleaning_reads(excite, photos):
+    """JSON Lines in a compressed file, with a bad line; the dictionary lies beside it."""
+    lines = [{"image": one["image"], "tags": one["captions"][0].split()[1:2]} for one in captions(photos)]
+    with gzip.open(photos / "raw.jsonl.gz", "wt") as file:
+        file.write("\n".join([*map(json.dumps, lines), "{"]))
+    (photos / "raw.jsonl.tags.csv").write_text("tag,count\nred,15\ngreen,15\n")
+    ended = excite("train", "tags", "raw.jsonl.gz", "--out", "mine", *TRAIN, "--json")
+    assert ended.answers[0]["tags"] == 2
+    assert "that cannot be used, not json: 1" in ended.err
+    assert ended.answers[0]["map"] > 0.9
+
+
+def captions(folder):
+    return map(json.loads, (folder / "captions.jsonl").read_text().splitlines())
 
 
 def test_a_dictionary_is_needed(excite, photos):

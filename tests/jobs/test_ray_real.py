@@ -97,10 +97,15 @@ def wait_until(true):
         time.sleep(0.02)
 
 
-def test_a_worker_and_a_node_are_killed_in_the_middle(diary, make_cluster, capfd):
-    here = workers_seen(diary)
+def test_a_worker_a_node_and_then_the_command_are_killed(diary, make_cluster, start, monkeypatch, capfd):
+    """One cluster for both: to start one takes longer than all that is done with it."""
     cluster, (other,) = make_cluster(nodes=2, cpus=2)
-    happened = []
+    check_killed_workers(diary, cluster, other, capfd)
+    check_killed_command(diary, cluster, start, monkeypatch)
+
+
+def check_killed_workers(diary, cluster, other, capfd):
+    here, happened = workers_seen(diary), []
 
     def begun():
         return {pid: count for pid, count in workers_seen(diary).items() if pid not in here}
@@ -129,8 +134,8 @@ def test_a_worker_and_a_node_are_killed_in_the_middle(diary, make_cluster, capfd
     assert rows("cluster/records.parquet") == lines("whole/records.jsonl")
 
 
-def test_the_command_is_killed_and_then_stopped_and_another_engine_goes_on(diary, make_cluster, start, monkeypatch):
-    cluster, _ = make_cluster(nodes=1, cpus=1)
+def check_killed_command(diary, cluster, start, monkeypatch):
+    """Killed, then stopped; another engine goes on."""
     arguments = (*BENCH, "--out", "out", "--engine", "ray", "--address", cluster.address)
     process = start(*arguments)
     wait_for_lines(Path("out/records.jsonl"), 3, process)

@@ -86,8 +86,8 @@ class TestEfficientNetLite0:
             assert set(found) & set(lite0.labels.find(word).units), photograph
 
     def test_accuracy_on_imagenet(self, lite0, shared_data):
-        right = [top(lite0, picture) == [unit] for picture, unit, _ in photographs(shared_data, 3, 100)]
-        assert sum(right) / len(right) >= 0.68
+        right = [top(lite0, picture) == [unit] for picture, unit, _ in photographs(shared_data, 3, 40)]
+        assert sum(right) / len(right) >= 0.65
 
 
 class TestEmbeddedHeads:
@@ -166,9 +166,9 @@ def test_squeezenet_is_torchvisions_version_one_under_other_names():
 
 @pytest.mark.parametrize(
     ("name", "file", "least_right", "least_hits"),
-    [  # of 20; their true rates are about 75 % and 60 %, and a point anywhere hits half of the boxes or less
-        ("resnet50-caffe", "resnet50_caffe_style.safetensors", 12, 14),
-        ("squeezenet-caffe", "squeezenet1_0_caffe_style.safetensors", 7, 12),
+    [  # of 8; their true rates are about 75 % and 60 %, and a point anywhere hits half of the boxes or less
+        ("resnet50-caffe", "resnet50_caffe_style.safetensors", 5, 6),
+        ("squeezenet-caffe", "squeezenet1_0_caffe_style.safetensors", 4, 6),
     ],
 )
 def test_real_weights_are_recognised_and_give_the_right_class_and_place(
@@ -182,7 +182,7 @@ def test_real_weights_are_recognised_and_give_the_right_class_and_place(
     assert all(tensor.dtype == torch.float32 for tensor in classifier.module.parameters())
     assert torch.equal(answers(classifier.module), answers(load(name, weights=path).module))
     right = hits = 0
-    for picture, unit, boxes in photographs(shared_data, 15, 20):
+    for picture, unit, boxes in photographs(shared_data, 15, 8):
         right += top(classifier, picture) == [unit]
         (found,) = excite.attend(classifier, picture, unit)
         assert found.layer == classifier.layer

@@ -76,8 +76,32 @@ def test_no_network(name, words, tmp_path, monkeypatch):
     monkeypatch.setattr("torch.hub.urlopen", nobody)
     monkeypatch.setattr(timm_models(), "create_model", nobody)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: [])
     told = wrong(name)
     assert all(word in told for word in [*words, "Name or service not known", "--weights FILE"])
+
+
+def test_the_hub_is_not_tried_again_and_again_without_a_network(tmp_path):
+    """In a process of its own, whose host names lead nowhere: one line, at once, and no warnings of other packages."""
+    program = (
+        "import socket, time, warnings\n"
+        "from excite import ExciteError, load\n"
+        "from excite.models.sources import timm_models\n"
+        "warnings.simplefilter('ignore')\n"
+        "def nobody(*_, **__): raise socket.gaierror(-2, 'Name or service not known')\n"
+        "socket.getaddrinfo = nobody\n"
+        "timm_models()\n"
+        "before = time.monotonic()\n"
+        "try: load('timm:resnet18')\n"
+        "except ExciteError as error: print(error, time.monotonic() - before < 20)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    environment |= {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)  # noqa: S603
+    assert ended.stderr == ""
+    assert ended.stdout.startswith("Cannot fetch the weights of timm's resnet18: there is no way to huggingface.co")
+    assert ended.stdout.endswith("--weights FILE. True\n")
 
 
 class TestTorchvision:

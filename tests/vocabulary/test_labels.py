@@ -231,3 +231,10 @@ def test_no_file(tmp_path):
     for path in (tmp_path / "gone.txt", tmp_path):
         with pytest.raises(ConceptError, match=f"Cannot read the labels in '{path}'"):
             Labels.read(path)
+
+
+def test_a_name_of_several_units_is_listed_once():
+    """First the unit that the name means, here the preferred one; then those that only their numbers mean."""
+    labels = Labels([["kite", "bird"], "Dog", "dog", ["kite", "toy"]], preferred=[3])
+    assert labels.listed() == [(3, 0), (1, 2)]
+    assert labels.listed("bird") == [(0,)]

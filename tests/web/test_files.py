@@ -1,11 +1,14 @@
 """What is served from files: the pages of experiments, the examples, and nothing else."""
 
+import re
+
 import pytest
 from fastapi import FastAPI
 from PIL import Image
 from servers import colour_service
 from starlette.testclient import TestClient
 
+from excite.methods import METHODS
 from excite.web.errors import ERROR_HANDLERS
 from excite.web.page import find_examples, find_reports, page_html, report_routes
 
@@ -83,3 +86,11 @@ def test_examples_of_the_same_name_and_of_odd_names(tmp_path):
     assert 'data-example="&lt;b&gt;{{x}}"' in page
     assert "<b>{{" not in page
     assert all(letter.isprintable() or letter == "\n" for letter in page)
+
+
+def test_six_methods_come_first_in_the_menu_the_others_for_comparison():
+    menu = page_html(colour_service(), [], {}).partition('<select id="method-choice"')[2].partition("</select>")[0]
+    first, _, rest = menu.partition('<optgroup label="for comparison">')
+    names = re.compile(r'value="([^"]+)"')
+    assert names.findall(first) == "usual excite extent c-mwp mwp grad-cam guided".split()
+    assert names.findall(rest) == [name for name, method in METHODS.items() if not method.main]

@@ -19,6 +19,7 @@ import typer
 
 from excite.cli import attend, bench, check, export, find, ground, ls, serve, tags, train
 from excite.cli.console import complain, help_without_command, note, say
+from excite.cli.help import HELP_NAMES, Commands
 from excite.cli.train import FINETUNE_EXAMPLES, finetune_command
 from excite.errors import ExciteError, visible
 
@@ -44,12 +45,10 @@ REPORT = "this is a fault of excite: run it again with --debug and report what i
 # oneDNN keeps a kernel for every shape of image it has met, a thousand by default: 130 MB on 1000 images of VOC
 KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "200")
 
-app = typer.Typer(
+app = Commands(
     name="excite",
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain text: help that can be piped, and errors of one line
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={"help_option_names": HELP_NAMES, "max_content_width": 110},
 )
 app.command("attend", epilog=attend.EXAMPLES)(attend.command)
 app.command("boxes", epilog=attend.BOXES_EXAMPLES)(attend.boxes_command)

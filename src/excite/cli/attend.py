@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from excite import DEFAULT_MODEL
 from excite.cli import options
 from excite.cli.console import note, print_columns, progress, say, say_json, tell_failures
-from excite.models.cards import DEFAULT_MODEL
+from excite.cli.help import completes
 
 EXAMPLES = """\b
 Examples:
@@ -47,7 +48,11 @@ def command(
     model: options.Model = DEFAULT_MODEL,
     classifiers: options.ClassifierOptions,
     layer: Annotated[
-        list[str] | None, Option(help="Where to read the map, may be given several times; see `excite ls layers`.")
+        list[str] | None,
+        Option(
+            help="Where to read the map, may be given several times; see `excite ls layers`.",
+            autocompletion=completes("layers"),
+        ),
     ] = None,
     method: options.Method = None,
     contrast: Annotated[

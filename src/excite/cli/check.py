@@ -26,6 +26,7 @@ LAYERS_EXAMPLES = """\b
 Examples:
   excite layers efficientnet-lite0 --data VOCdevkit/VOC2007              all of its block ends
   excite layers efficientnet-lite0 --data imagenet --limit 200 --by box  by boxes instead of points
+  excite layers efficientnet-lite0 --data photos                         photos/dog/*.jpg, photos/cat/*.jpg: no boxes
   excite layers efficientnet-lite0 --data coco --layer blocks.10 --layer blocks.14 --json
 """
 
@@ -105,7 +106,10 @@ def layers_command(
         list[str] | None, Option(help="A method to try, may be given several times; mwp and c-mwp if none.")
     ] = None,
     images: ImageOptions,
-    by: Annotated[str, Option(help="Choose by pointing, or by box (data with one main object).")] = "pointing",
+    by: Annotated[
+        str | None,
+        Option(help="Choose by pointing, by box (data with one main object), or by removal (data without boxes)."),
+    ] = None,
     tolerance: Annotated[
         float | None, Option(min=0, help="How many pixels beside a box a point may lie; by the data's custom if none.")
     ] = None,
@@ -126,7 +130,7 @@ def layers_command(
 
     executor = jobs.executor()
     check_plots()
-    dataset = open_dataset(data, split)
+    dataset = open_dataset(data, split, boxes=False)
     checked_measure(by, dataset)
     out = out or Path("excite-out") / f"layers-{options.folder_name(model)}"
     (classifier,) = classifiers.load([model])
@@ -148,14 +152,15 @@ def layers_command(
 
 
 def _columns(row: LayerRow) -> dict[str, str]:
-    """One line of the table; boxes only where they were measured."""
-    boxes = {} if row.box_error is None else {"box error %": str(row.box_error), "alpha": str(row.alpha)}
+    """One line of the table, with what was measured."""
+    shares = {"pointing %": row.pointing, "lost %": row.removal, "box error %": row.box_error}
+    alpha = {} if row.alpha is None else {"alpha": str(row.alpha)}
     return {
         "method": row.method,
         "layer": row.layer,
         "map": f"{row.size[0]}x{row.size[1]}",
-        "pointing %": str(row.pointing),
-        **boxes,
+        **{name: str(share) for name, share in shares.items() if share is not None},
+        **alpha,
         "mass": f"{row.mass:.3f}",
         "": "" if row.standing == "worse" else row.standing,
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from excite.errors import LONGEST, one_line, shortened, visible
+from excite.errors import IN_PYTHON, LONGEST, one_line, shortened, visible, without_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,8 +37,9 @@ def help_without_command(context: typer.Context) -> None:
 
 
 def complain(message: str) -> None:
-    """Print a message on standard error, as one line."""
-    typer.echo(f"excite: {one_line(message)}", err=True)
+    """Print a message on standard error, as one line, with options in place of Python's arguments."""
+    line = one_line(message).replace("fully_convolutional=True", "--fully-convolutional")
+    typer.echo(f"excite: {without_clauses(line, IN_PYTHON)}", err=True)
 
 
 def note(message: Warning | str, *_where: object, **_more: object) -> None:

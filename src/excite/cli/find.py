@@ -85,7 +85,7 @@ def command(
         if as_json:
             say_json({**told, "words": text, "matches": [], "error": str(error)})
         raise
-    if answer is not None and answer.matches:
+    if answer is not None:
         _write(found, answer, page, sheet, csv)
     if as_json:
         say_json({**told, **({"photos": len(found)} if answer is None else answer.to_dict())})
@@ -118,7 +118,7 @@ def _write(found: PhotoIndex, answer: Answer, page: Path | None, sheet: Path | N
         header = ["photo", "probability", "weight", *answer.question.names]
         rows = ([one.path, one.probability, one.weight, *one.each.values()] for one in answer.matches)
         save_csv([header, *rows], csv)
-    if page is None and sheet is None:
+    if not answer.matches or (page is None and sheet is None):
         return
     shown = list(progress(draw_matches(found, answer), len(answer.matches), "pictures"))
     if page is not None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from excite import DEFAULT_MODEL
 from excite.cli import options
-from excite.cli.console import note, print_columns, say, say_json
-from excite.models.cards import DEFAULT_MODEL
+from excite.cli.console import complain, note, print_columns, say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,11 +91,13 @@ def command(
     classifier = choice.load()
     grounded = ground(classifier, picture, texts, proposals=found, **how)
     asked = [*asdict(choice).values(), layer, how["method"], proposals, how["gamma"], how["trust"], side, hints, most]
-    files = _draw(grounded, photo, out, asked) if overlays else [None] * len(grounded)
-    for one in grounded:
+    understood = [one for one in grounded if one.map.understood]
+    drawn = _draw(understood, photo, out, asked) if overlays and understood else []
+    files = dict(zip(map(id, understood), drawn, strict=overlays))
+    for one in understood:
         if not one.map.known:
-            what = f"{classifier.name} knows no word of {one.phrase!r}"
-            note(f"{what}: the answer is whatever it finds in the image")
+            note(f"{classifier.name} knows no thing in {one.phrase!r}: the answer is what it finds there in the image")
+    refused = [one.phrase for one in grounded if not one.map.understood]
     if as_json:
         answer = {
             "image": str(photo),
@@ -105,14 +107,17 @@ def command(
             "gamma": how["gamma"],
             "trust": how["trust"],
             "proposals": proposals,
-            "phrases": [{**one.to_json(), "picture": file} for one, file in zip(grounded, files, strict=True)],
+            "phrases": [{**one.to_json(), "picture": files.get(id(one))} for one in grounded],
         }
         say_json(answer)
-        return
-    for number, (one, file) in enumerate(zip(grounded, files, strict=True)):
+    for number, one in enumerate(() if as_json else understood):
         if number:
             say()
-        _print(one, file)
+        _print(one, files.get(id(one)))
+    for phrase in refused:
+        complain(f"{classifier.name} knows no word of {phrase!r}: name things to see, see `excite ls labels`")
+    if refused:
+        raise typer.Exit(1)
 
 
 def _phrases_of(file: Path) -> list[str]:
@@ -161,7 +166,7 @@ def _print(grounded: Grounded, file: str | None) -> None:
     from excite.grounding.ground import span_of, unused_spans
     from excite.readouts.figure import percent
 
-    reading, words, hints, point = grounded.map.reading, grounded.map.words, grounded.map.hints, grounded.map.point
+    reading, words, hints, point = grounded.map.reading, grounded.map.words, grounded.map.hints, grounded.point
     say(grounded.phrase, bold=True)
     rows = [
         {"word": word.text, "meaning": one.concept, "probability": percent(one.probability), "mass": f"{one.mass:.3f}"}
@@ -176,7 +181,7 @@ def _print(grounded: Grounded, file: str | None) -> None:
         {"rank": rank, "box": ", ".join(f"{side:.0f}" for side in region.box), "score": f"{region.score:.4g}"}
         for rank, region in enumerate(grounded.regions, 1)
     ]
-    print_columns(regions) if regions else say("regions: none, there is no evidence for it anywhere")
+    print_columns(regions) if regions else say(f"regions: none, {grounded.reason}")
     say(f"point: {'nowhere' if point is None else '{}, {}'.format(*point)}")
     if file is not None:
         say(f"written: {file}")

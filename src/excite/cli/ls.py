@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from excite import DEFAULT_MODEL
 from excite.cli import options
 from excite.cli.console import print_columns, progress, say, say_json
-from excite.models.cards import DEFAULT_MODEL
 
 FETCH_EXAMPLES = """\b
 Examples:
@@ -71,8 +71,16 @@ def methods(as_json: Json = False) -> None:
     """The ways to make a map."""
     from excite.methods import METHODS
 
-    rows = [{"method": method.name, "description": method.description} for method in METHODS.values()]
-    _show(rows, as_json, "next: excite attend PHOTO --method METHOD")
+    if as_json:
+        say_json([{"method": one.name, "description": one.description, "main": one.main} for one in METHODS.values()])
+        return
+    width = max(map(len, METHODS))
+    for title, main in (("methods", True), ("for comparison", False)):
+        say(title, bold=True)
+        for one in METHODS.values():
+            if one.main is main:
+                say(f"  {one.name:{width}}  {one.description}")
+    say("next: excite attend PHOTO --method METHOD", dim=True)
 
 
 @app.command()
@@ -88,10 +96,13 @@ def labels(
     known = find_card(model).labels()
     if known is None:
         raise ConceptError(f"{model} has no labels: its concepts are numbers, unless other commands get --labels FILE")
-    found = known.search(text) if text else range(len(known))
+    found = known.listed(text)
     if not found:
         raise ConceptError(f"no label contains {text!r}: `excite ls labels` lists all {len(known)}")
-    rows = [{"index": unit, "label": known.name(unit), "synonyms": list(known.synonyms(unit)[1:])} for unit in found]
+    rows = [
+        {"index": unit, "label": known.name(unit), "synonyms": list(known.synonyms(unit)[1:]), "also": others}
+        for unit, *others in found
+    ]
     _show(rows, as_json, "next: excite attend PHOTO LABEL")
 
 
@@ -104,7 +115,7 @@ def _show(rows: list[dict[str, Any]], as_json: bool, next_step: str) -> None:
 
 
 def _text(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, list) else "" if value is None else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
 def _published(name: str) -> str:

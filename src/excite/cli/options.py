@@ -13,6 +13,7 @@ import typer
 from typer import Argument, Option
 
 from excite.cli.console import help_without_command
+from excite.cli.help import Commands, completes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 PLAIN_IMAGENET = "efficientnet-lite0"  # the default of the benchmarks, whose published tables are made with it
 MODEL_HELP = "The classifier: a name of `excite ls models`, torchvision:NAME, timm:NAME, or a Caffe or weights file."
 
-Model = Annotated[str, Option(help=MODEL_HELP)]
-ModelArgument = Annotated[str, Argument(metavar="MODEL", help=MODEL_HELP)]
+Model = Annotated[str, Option(help=MODEL_HELP, autocompletion=completes("models"))]
+ModelArgument = Annotated[str, Argument(metavar="MODEL", help=MODEL_HELP, autocompletion=completes("models"))]
 Weights = Annotated[
     str | None, Option(metavar="FILE", help="Weights for it: safetensors, a state dict, a .caffemodel; or `random`.")
 ]
@@ -36,8 +37,12 @@ LabelsFile = Annotated[
 Size = Annotated[
     int | None, Option(min=1, help="The shorter side of the images it sees; by default as it was trained.")
 ]
-Layer = Annotated[str | None, Option(help="Where to read the map; see `excite ls layers`.")]
-Method = Annotated[str | None, Option(help="How to make the map; see `excite ls methods`.")]
+Layer = Annotated[
+    str | None, Option(help="Where to read the map; see `excite ls layers`.", autocompletion=completes("layers"))
+]
+Method = Annotated[
+    str | None, Option(help="How to make the map; see `excite ls methods`.", autocompletion=completes("methods"))
+]
 Overlays = Annotated[bool, Option("--overlays/--no-overlays", help="Whether to draw images.")]
 FullyConvolutional = Annotated[
     bool | None,
@@ -62,6 +67,9 @@ Hints = Annotated[
 ]
 CorpusArgument = Annotated[
     Path, Argument(metavar="CORPUS", help="A Parquet file with the columns image, tags, user; or a folder of such.")
+]
+RawCorpusArgument = Annotated[
+    Path, Argument(metavar="CORPUS", help="Parquet (a file or a folder of parts), CSV, TSV or JSON Lines; also .gz.")
 ]
 Columns = Annotated[
     str | None,
@@ -218,7 +226,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 def group(description: str) -> typer.Typer:
     """An empty group of commands; called without a command, it prints its help and exits with 2."""
-    app = typer.Typer(rich_markup_mode=None, help=description)
+    app = Commands(help=description)
     app.callback(invoke_without_command=True)(help_without_command)
     return app
 

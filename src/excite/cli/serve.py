@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from excite import DEFAULT_MODEL
 from excite.cli import options
 from excite.cli.console import complain, progress, say_json
 from excite.errors import ExciteError, visible
-from excite.models.cards import DEFAULT_MODEL
 
 EXAMPLES = """\b
 Examples:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from excite.cli.console import complain, note, print_columns, progress, say, say_json
-from excite.cli.options import Columns, CorpusArgument, JobOptions, columns_of, gone, group, grouped
+from excite.cli.options import Columns, CorpusArgument, JobOptions, RawCorpusArgument, columns_of, gone, group, grouped
 from excite.errors import visible
 
 if TYPE_CHECKING:
@@ -36,11 +36,16 @@ Examples:
 @grouped
 def clean_command(
     *,
-    corpus: Annotated[
-        Path, typer.Argument(metavar="CORPUS", help="Parquet (a file or a folder of parts), CSV, TSV or JSON Lines.")
-    ],
+    corpus: RawCorpusArgument,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The Parquet file for what is kept; others lie beside it.")],
-    min_count: Annotated[int, typer.Option(min=1, help="A tag seen at least so often is in the dictionary.")] = 1000,
+    min_count: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="A tag seen at least so often is in the dictionary; 1000 of 17 million images, as in the paper, and "
+            "for fewer images less.",
+        ),
+    ] = None,
     top: Annotated[
         int | None, typer.Option(min=1, metavar="K", help="Only the K most frequent tags are in the dictionary.")
     ] = None,
@@ -76,9 +81,9 @@ def clean_command(
     cleaning = CleaningRun(
         source=corpus,
         out=out,
-        rules=Rules(min_count, top, min_tags, not keep_alphabetical, not keep_similar, first, overlap, against),
+        rules=Rules(min_count or 0, top, min_tags, not keep_alphabetical, not keep_similar, first, overlap, against),
         normaliser=TagNormaliser(plurals=plurals),
-        columns=columns_of(columns, users_needed=not keep_similar),
+        columns=columns_of(columns, users_needed=False),
         workers=jobs.executor(),
         progress=progress,
         variants=choices,
@@ -89,8 +94,13 @@ def clean_command(
     report["peak_mb"] = (own + (jobs.workers or 1) * largest) // 1024  # at most: the peaks of all processes together
     report["files"] = [str(out), *(str(out.with_suffix(end)) for end in (".tags.csv", ".dropped.parquet"))]
     say_json(report) if as_json else _print_clean(report)
+    if not report["users"] and not keep_similar:
+        note("images of the same user were not compared: no users are named, see --columns user=COLUMN")
+    least = report["rules"]["least_count"]
+    if min_count is None:
+        note(f"tags listed at least {least} times are in the dictionary, by the number of images: see --min-count")
     if not report["tags"]:
-        note(f"no tag is listed {min_count} times: give a lower --min-count")
+        note(f"no tag is listed {least} times: give a lower --min-count")
 
 
 def _print_clean(report: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ Examples:
 FINETUNE_EXAMPLES = """\b
 Examples:
   excite finetune --data VOCdevkit/VOC2007 --out voc                 EfficientNet-Lite0 learns VOC's 20 categories
+  excite finetune --data photos --out pets --held-out 0.2            photos/dog/*.jpg, photos/cat/*.jpg
   excite finetune --data VOCdevkit/VOC2007 --out voc --model vgg16 --augment      the paper's own way
   excite finetune --data coco --split train2017 --out pets --categories dog,cat --held-out 0.1
   excite attend photo.jpg dog --model voc                            any command takes the folder
@@ -43,7 +45,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 @app.command("tags", epilog=TAGS_EXAMPLES)
 def tags_command(
     context: typer.Context,
-    corpus: shared.CorpusArgument,
+    corpus: shared.RawCorpusArgument,
     out: OutFolder,
     pictures: Annotated[str | None, typer.Option(metavar="WHERE", help=PICTURES)] = None,
     dictionary: Annotated[
@@ -83,8 +85,9 @@ def tags_command(
     descent. Checkpoints let a run that was killed go on to the same result. Started by torchrun, several processes
     share the work. Images that cannot be read are counted and skipped.
     """
-    from excite.tags.corpus import Corpus
+    from excite.tags.dictionary import dictionary_beside
     from excite.tags.images import open_images
+    from excite.tags.text_files import open_corpus
     from excite.training.tags.loop import TrainingOptions, check_tensorboard
     from excite.training.tags.model import distributed
     from excite.training.tags.run import TagTraining
@@ -94,13 +97,21 @@ def tags_command(
     if tensorboard:
         check_tensorboard()
     with distributed() as processes:
-        read = Corpus(corpus, shared.columns_of(columns, users_needed=False))
+        opened = partial(open_corpus, corpus, shared.columns_of(columns, users_needed=False), out / "corpus")
+        if processes.first:
+            opened()  # a text file becomes Parquet there, once for all processes
+        processes.wait()
+        read, skipped = opened()
+        if dictionary is None and min_count is None and (beside := dictionary_beside(corpus)).is_file():
+            dictionary = beside
         images = open_images(pictures or corpus.parent, urls=urls)
         training = TagTraining(read, images, out, options, model, weights, dictionary, min_count, workers, save_every)
         training.tensorboard, training.processes = tensorboard, processes
         training.command = shlex.join(["excite", *(context.obj or [])])
         if processes.first:
             training.note, training.progress = note, progress
+            for reason, count in skipped.items():
+                note(f"rows of {corpus} that cannot be used, {reason.replace('_', ' ')}: {count}")
         answer = training.train()
     if processes.first:
         answer["seconds"] = round(time.monotonic() - started, 1)
@@ -139,9 +150,12 @@ def _print_files(answer: dict[str, Any]) -> None:
 @shared.grouped
 def finetune_command(
     *,
-    data: Annotated[Path, typer.Option(help="The folder of images to learn from: VOC, COCO, or with labels only.")],
+    data: Annotated[
+        Path,
+        typer.Option(help="Images to learn from: VOC, COCO, or a folder for each label."),
+    ],
     out: OutFolder,
-    split: Annotated[str, typer.Option(help="Which part of the data.")] = "train",
+    split: Annotated[str | None, typer.Option(help="Which part of the data; train, or all of it, if none.")] = None,
     model: shared.Model = "efficientnet-lite0",
     weights: shared.Weights = None,
     labels: shared.LabelsFile = None,

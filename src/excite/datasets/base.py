@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from excite.errors import ConceptError, DataError, ImageError
+from excite.errors import ConceptError, DataError, ImageError, SplitError
 from excite.images import PICTURE_SUFFIXES, find_images
 from excite.vocabulary.labels import fold
 
@@ -72,7 +72,7 @@ class Target:
 
     Attributes:
         concept: The data set's name of the category; `Dataset.concept` finds the classifier's concept for it.
-        instances: At least one.
+        instances: At least one, or none where only the label is known.
     """
 
     concept: str
@@ -86,7 +86,7 @@ class Target:
     @property
     def difficult(self) -> bool:
         """Whether every instance is difficult: such a target is not evaluated (the rule of VOC)."""
-        return all(instance.difficult for instance in self.instances)
+        return bool(self.instances) and all(instance.difficult for instance in self.instances)
 
     def area(self, size: tuple[int, int]) -> float:
         """The sum of the areas of the instances; where they overlap, a pixel counts for each."""
@@ -204,10 +204,12 @@ class Dataset(BaseDataset[Sample]):
         tolerance: How many pixels beside a box a point may lie and still be a hit, by this data set's custom.
         one_main_object: Each image was chosen for one kind of object, which it shows large: a box around the
             attention is expected to be that object's.
+        has_boxes: Objects have boxes; otherwise only the labels of each image are known.
     """
 
     tolerance: ClassVar[int] = 15  # the Pointing Game's (paper, section 4.1)
     one_main_object: ClassVar[bool] = False
+    has_boxes: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -276,7 +278,7 @@ def chosen_split(split: str | None, splits: Sequence[str], folder: Path) -> str:
     near = get_close_matches(wanted, splits, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     known = ", ".join(splits) or "none"
-    raise DataError(f"{str(folder)!r} has no split {wanted!r}{hint}: its splits are {known}")
+    raise SplitError(f"{str(folder)!r} has no split {wanted!r}{hint}: its splits are {known}")
 
 
 def open_found(
@@ -285,16 +287,18 @@ def open_found(
     ranks: Sequence[Sequence[type[Format]]],
     what: str = "data set",
     box_files: Sequence[str] = (),
+    otherwise: Sequence[type[Format]] = (),
 ) -> Format:
     """Open the only data set in a folder itself, or else in those just below it, in the formats of these ranks.
 
-    ``box_files`` are those that ``excite boxes`` writes, into a folder without the images.
+    ``box_files`` are those that ``excite boxes`` writes, into a folder without the images. ``otherwise``: formats that
+    count only where no other is found at all, and in the folder itself.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"there is no folder {str(folder)!r}: name the folder of a {what}")
     try:
-        found = _search(folder, ranks)
+        found = _search(folder, ranks) or [(folder, kind) for kind in otherwise if kind.is_in(folder)]
     except OSError as error:
         raise DataError(f"cannot read {str(folder)!r}: {error.strerror or error}") from None
     if not found:
@@ -304,7 +308,7 @@ def open_found(
                     f"{str(path)!r} has boxes, but no images are with it: "
                     "put the file, or a link to it, into the folder of the images, and name that"
                 )
-        expected = "; ".join(f"{kind.name} ({kind.layout})" for rank in ranks for kind in rank)
+        expected = "; ".join(f"{kind.name} ({kind.layout})" for rank in (*ranks, otherwise) for kind in rank)
         raise DataError(f"{str(folder)!r} holds no {what} that is known: {expected}")
     if len(found) > 1:
         choices = ", ".join(f"{str(root)!r} ({kind.name})" for root, kind in found)

@@ -229,7 +229,7 @@ def check_some_were_read(records: object, asked: int, failures: Sequence[str], w
 def labels_of(classifier: Classifier) -> Labels:
     """The words of a classifier; a `ModelError` if it has none."""
     if classifier.labels is None:
-        raise ModelError(f"{classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
+        raise ModelError(f"{classifier.name} has no labels: give it a file of words (--labels FILE)")
     return classifier.labels
 
 

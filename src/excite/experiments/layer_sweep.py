@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
 from PIL import Image
 
 from excite.errors import DataError
@@ -14,6 +15,7 @@ from excite.experiments.report import figures
 from excite.images import read_image
 from excite.methods import find_method
 from excite.metrics.boxes import ALPHAS, MATCH, box_distance, box_iou, boxes_above
+from excite.metrics.removal import replaced
 from excite.metrics.statistics import Share, paired_test
 from excite.models.layers import candidate_layers
 from excite.readouts.overlay import upsample
@@ -29,10 +31,16 @@ if TYPE_CHECKING:
 
     Sizes = Mapping[str, tuple[int, int]]  # of the maps at each layer
 
-By = Literal["pointing", "box"]
+By = Literal["pointing", "box", "removal"]
 
 METHODS = ("mwp", "c-mwp")
 NO_BOXES = "boxes are measured where each image has one main object, as in ImageNet: choose by pointing here"
+REMOVED, LOST = 0.2, 0.5  # the share of the pixels that is removed, and of the probability that may be left after it
+MEASURES: Mapping[By, tuple[str, str]] = {  # as a sentence and as a title
+    "pointing": ("of the targets are hit", "targets hit [%]"),
+    "box": ("of the boxes miss the object", "boxes that miss the object [%]"),
+    "removal": ("lose the concept with the strongest fifth of the map", "concepts lost with a fifth of the map [%]"),
+}
 
 
 @dataclass(frozen=True)
@@ -42,16 +50,17 @@ class LayerRow:
     method: str
     layer: str
     size: tuple[int, int]  # height and width of the map of a square image
-    pointing: Share  # the share of targets that the maximum hits
+    pointing: Share | None  # the share of targets that the maximum hits; None without boxes
     box_error: Share | None  # the share of boxes with an IoU below a half; None where no boxes were measured
     alpha: float | None  # the threshold of those boxes
     mass: float  # the mean share of the signal that arrives
     standing: str  # "recommended"; "tied" if not significantly different from it; "better" or "worse" otherwise
+    removal: Share | None = None  # the share of targets lost when the strongest part of the map is removed
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         plain: dict[str, Any] = vars(self) | {"size": list(self.size)}
-        for name in ("pointing", "box_error"):
+        for name in ("pointing", "box_error", "removal"):
             if (share := plain[name]) is not None:
                 low, high = share.interval
                 counts = {"count": share.count, "total": share.total}
@@ -76,13 +85,15 @@ class LayerReport:
 
     def measure(self, row: LayerRow) -> Share:
         """The measure that rows are compared by."""
-        return row.pointing if self.by == "pointing" or row.box_error is None else row.box_error
+        share = {"pointing": row.pointing, "box": row.box_error, "removal": row.removal}[self.by]
+        assert share is not None  # noqa: S101 - `checked_measure` lets nobody choose by what was not measured
+        return share
 
     def sentences(self) -> list[str]:
         """The conclusions."""
         row = self.recommended
         share = self.measure(row)
-        what = "of the targets are hit" if self.by == "pointing" else "of the boxes miss the object"
+        what = MEASURES[self.by][0]
         low, high = (f"{100 * end:.1f}" for end in share.interval)
         chosen = f"recommended: {row.layer} with {row.method}, best on {self.chosen_on} targets"
         lines = [f"{chosen}; on {share.total} others, {100 * share.value:.1f} % {what} (95 % interval {low} to {high})"]
@@ -100,7 +111,7 @@ class LayerReport:
             "by": self.by,
             "tolerance": self.tolerance,
             "chosen_on": self.chosen_on,
-            "measured_on": row.pointing.total,
+            "measured_on": self.measure(row).total,
             "best": dict(self.best),
             "conclusions": self.sentences(),
             "rows": [row.to_dict() for row in self.rows],
@@ -132,6 +143,8 @@ def report(
     def successes(maps: Sequence[Entry], alpha: int | None) -> list[bool]:
         if by == "box" and alpha is None:
             raise DataError(NO_BOXES)
+        if by == "removal":
+            return _lost(maps)
         return _hits(maps, tolerance) if alpha is None or by == "pointing" else _fits(maps, alpha)
 
     score = {key: sum(successes(maps, alphas[key])) for key, maps in chosen_on.items()}
@@ -140,12 +153,13 @@ def report(
     rows = []
     for key, maps in measured_on.items():
         alpha, total = alphas[key], len(maps)
-        hits = Share(sum(_hits(maps, tolerance)), total)
+        hits = Share(sum(_hits(maps, tolerance)), total) if "distance" in maps[0] else None
+        lost = Share(sum(_lost(maps)), total) if "left" in maps[0] else None
         error = None if alpha is None else Share(total - sum(_fits(maps, alpha)), total)
         mass = sum(found["mass"] for found in maps) / total
         standing = "recommended" if key == winner else _standing(successes(maps, alpha), chosen)
         threshold = None if alpha is None else ALPHAS[alpha]
-        rows.append(LayerRow(*key, layers[key[1]], hits, error, threshold, mass, standing))
+        rows.append(LayerRow(*key, layers[key[1]], hits, error, threshold, mass, standing, lost))
     best = {one: _best({key: hits for key, hits in score.items() if key[0] == one})[1] for one, _ in score}
     return LayerReport(tuple(rows), by, tolerance, len(halves[0]), best)
 
@@ -157,6 +171,10 @@ def half_of(name: str, seed: int) -> int:
 
 def _hits(maps: Sequence[Entry], tolerance: float) -> list[bool]:
     return [found["distance"] is not None and found["distance"] <= tolerance for found in maps]
+
+
+def _lost(maps: Sequence[Entry]) -> list[bool]:
+    return [found["left"] < LOST for found in maps]
 
 
 def _fits(maps: Sequence[Entry], alpha: int) -> list[bool]:
@@ -185,27 +203,36 @@ class LayerMeasurement(base.Measurement):
     """Computes the record of an image: all its targets, at all layers, by all methods, from shared forward passes."""
 
     with_boxes: bool  # whether boxes are measured too
+    removing: bool = False  # whether, for want of boxes, the strongest part of each map is removed instead
 
     def facts(self) -> list[Any]:
         """The layers and methods, and the thresholds of boxes."""
-        return [next(iter(self.layers.values())), list(self.layers), self.with_boxes, ALPHAS]
+        removing = [REMOVED] if self.removing else []
+        return [next(iter(self.layers.values())), list(self.layers), self.with_boxes, ALPHAS, *removing]
 
     def __call__(self, task: base.ImageTask) -> dict[str, Any]:
         """The record of an image."""
         picture, concepts = read_image(task.sample.path), [query.concept for query in task.queries]
         targets: list[dict[str, Any]] = [{"concept": concept.name, "maps": []} for concept in concepts]
         for k, found in base.all_maps(self.classifier, picture, concepts, self.layers):
-            targets[k]["maps"].append(self._facts(found, task.queries[k].target.boxes))
+            facts = {"method": found.method, "layer": found.layer, "mass": found.mass}
+            more = self._left(found, picture) if self.removing else self._facts(found, task.queries[k].target.boxes)
+            targets[k]["maps"].append(facts | more)
         return {"image": task.name, "targets": targets}
+
+    def _left(self, found: AttentionMap, picture: Image.Image) -> dict[str, Any]:
+        """The share of the concept's probability that is left when the strongest pixels get the mean colour."""
+        sharp = self.classifier.prepared(picture)
+        order = upsample(found.values, (sharp.shape[2], sharp.shape[1]), "bilinear").flatten().argsort(descending=True)
+        both = torch.stack([sharp, replaced(sharp, sharp.mean((1, 2), keepdim=True).expand_as(sharp), order, REMOVED)])
+        with torch.no_grad():
+            probabilities = self.classifier.probabilities(self.classifier.module(both).float())
+        before, after = (self.classifier.chance(one, found.units) for one in probabilities)
+        return {"left": after / max(before, 1e-30)}
 
     def _facts(self, found: AttentionMap, truth: Sequence[Box]) -> dict[str, Any]:
         point = found.point()
-        facts = {
-            "method": found.method,
-            "layer": found.layer,
-            "mass": found.mass,
-            "distance": None if point is None else min(box_distance(point, box) for box in truth),
-        }
+        facts: dict[str, Any] = {"distance": None if point is None else min(box_distance(point, box) for box in truth)}
         if self.with_boxes:
             boxes = [None] * len(ALPHAS) if point is None else boxes_above(upsample(found.values, found.image_size))
             facts["overlaps"] = [float(box_iou([box], truth).max()) if box else 0.0 for box in boxes]
@@ -232,12 +259,12 @@ class LayerSweep(base.Experiment):
     def records(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
         """The record of each image, kept in ``records.jsonl``; see `excite.experiments.base.image_records`."""
         layers = dict.fromkeys(self.methods, tuple(self.layers))
-        work = LayerMeasurement(self.classifier, layers, self.dataset.one_main_object)
+        work = LayerMeasurement(self.classifier, layers, self.dataset.one_main_object, not self.dataset.has_boxes)
         path, fields = out / "records.jsonl", ("image", "targets")
         return base.image_records(work, self.tasks, path, fields, workers=workers, failures=self.failures)
 
     def report(
-        self, records: Sequence[Entry], *, by: str = "pointing", tolerance: float | None = None, seed: int = 0
+        self, records: Sequence[Entry], *, by: str | None = None, tolerance: float | None = None, seed: int = 0
     ) -> LayerReport:
         """The report on the records; see `report`. The tolerance is the data set's own when None."""
         self.check_some_were_read(records)
@@ -256,13 +283,18 @@ class LayerSweep(base.Experiment):
         return {one.layer: (one.values.shape[0], one.values.shape[1]) for one in found}
 
 
-def checked_measure(by: str, dataset: Dataset) -> By:
-    """The measure of the choice, if these data have it."""
-    if by not in {"pointing", "box"}:
-        raise DataError(f"layers cannot be chosen by {by!r}: choose by pointing or by box")
-    if by == "box" and not dataset.one_main_object:
+def checked_measure(by: str | None, dataset: Dataset) -> By:
+    """The measure of the choice, if these data have it; None for the usual one."""
+    usual: By = "pointing" if dataset.has_boxes else "removal"
+    measure = next((name for name in MEASURES if name == (by or usual)), None)
+    if measure is None:
+        raise DataError(f"layers cannot be chosen by {by!r}: choose by {', '.join(MEASURES)}")
+    if (measure == "removal") is dataset.has_boxes:
+        what = "have boxes" if dataset.has_boxes else "have labels but no boxes"
+        raise DataError(f"layers cannot be chosen by {by} here, as these images {what}: choose by {usual}")
+    if measure == "box" and not dataset.one_main_object:
         raise DataError(NO_BOXES)
-    return "box" if by == "box" else "pointing"
+    return measure
 
 
 def layer_figure(report: LayerReport, title: str, path: Path) -> Path:
@@ -284,10 +316,9 @@ def layer_figure(report: LayerReport, title: str, path: Path) -> Path:
             axes.scatter([xs[at]], [values[at].value], label=named, **ring)
         ends += [end for value in values for end in (value.low, value.high)]
     figures.name_layers(axes, list(layers.values()), long=11)  # letters that fit side by side
-    hits = report.by == "pointing"
-    axes.set_ylabel("targets hit [%]" if hits else "boxes that miss the object [%]", color=figures.INK)
+    axes.set_ylabel(MEASURES[report.by][1], color=figures.INK)
     axes.set_xlabel("layer, and the size of the map of a square image", color=figures.INK)
-    total = f"{report.recommended.pointing.total} targets that no choice was made on; bars: 95 % intervals"
+    total = f"{report.measure(report.recommended).total} targets that no choice was made on; bars: 95 % intervals"
     axes.set_title(figures.label_of(f"{title}\n{total}"), fontsize=10, color=figures.INK, parse_math=False)
     axes.set_ylim(10 * math.floor(min(ends) / 10), min(100.0, 10 * math.ceil(max(ends) / 10)) + 1)
     figures.style_axes(axes)

@@ -74,6 +74,11 @@ class PhraseMap:
         return bool(self.reading.words)
 
     @property
+    def understood(self) -> bool:
+        """Whether it has a known word, or a hint ("the left one"), which weights what the classifier finds."""
+        return self.known or bool(self.hints)
+
+    @property
     def point(self) -> tuple[int, int] | None:
         """The pixel (x, y) with most evidence; None where there is none."""
         y, x = divmod(int(self.plane.argmax()), self.plane.shape[1])

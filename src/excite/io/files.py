@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from uuid import uuid4
 
 import numpy as np
-from torch import Tensor, bfloat16
 
 from excite.errors import ExciteError
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from PIL import Image
+    from torch import Tensor
 
 
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp")
@@ -124,7 +124,7 @@ def save_png(image: Image.Image, path: str | os.PathLike[str]) -> Path:
 
 def save_npy(array: np.ndarray[Any, Any] | Tensor, path: str | os.PathLike[str]) -> Path:
     """Write numbers as NPY without pickles, so that they are safe to load."""
-    numbers = to_numpy(array) if isinstance(array, Tensor) else np.asarray(array)
+    numbers = array if isinstance(array, np.ndarray) else to_numpy(array)
     if numbers.dtype.hasobject:
         raise ExciteError(f"cannot write {str(path)!r}: the array holds Python objects, convert it to numbers first.")
     return atomic_write(path, lambda file: np.save(file, numbers, allow_pickle=False))
@@ -176,7 +176,7 @@ def _json_lines(obj: object) -> str:
 def to_numpy(values: Tensor) -> np.ndarray[Any, Any]:
     """The tensor as an array on the CPU; bfloat16, which NumPy does not know, becomes float32."""
     values = values.detach().cpu()
-    return (values.float() if values.dtype is bfloat16 else values).numpy()
+    return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
 
 
 def locked(file: BinaryIO | int, *, wait: bool = False) -> bool | None:

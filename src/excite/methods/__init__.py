@@ -16,11 +16,12 @@ __all__ = ["METHODS", "Forward", "Method", "Units", "find_method"]
 METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
-        *(EXCITE, EXTENT, C_MWP, MWP, C_MWP_POST_NORM, C_MWP_NO_NORM, GRAD_CAM, CAM, C_CAM),
-        *(GUIDED, C_GUIDED, DECONV, C_DECONV, GRAD, C_GRAD, LRP, LRP_EPSILON, CENTER),
+        *(EXCITE, EXTENT, C_MWP, MWP, GRAD_CAM, GUIDED),
+        *(C_MWP_POST_NORM, C_MWP_NO_NORM, CAM, C_CAM, C_GUIDED, DECONV, C_DECONV, GRAD, C_GRAD),
+        *(LRP, LRP_EPSILON, CENTER),
     )
 }
-"""Every method by its name."""
+"""Every method by its name, the main ones first."""
 
 
 def find_method(name: str) -> Method:

@@ -52,6 +52,7 @@ class Method:
         scales: the scales of the image that it uses; 1 is the size of the classifier's own preprocessing.
         taps: the layers of the network behind a joint layer; None: a layer is itself.
         plain: the same without contrast, for signals that are a contrast themselves ("cat, not dog").
+        main: shown first in lists and menus; all others, ablations and controls among them, are for comparison.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Method:
     scales: tuple[float, ...] = (1.0,)
     taps: Callable[[str], tuple[str, ...]] | None = None
     plain: Method | None = None
+    main: bool = False
 
 
 def blurred(maps: Tensor, amount: float = BLUR) -> Tensor:

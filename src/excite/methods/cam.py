@@ -52,7 +52,7 @@ def _grad_cam(gradients: Gradients, signal: Tensor, layers: Sequence[str]) -> Ma
 
 
 GRAD_CAM = gradient_method(
-    "grad-cam", "channels weighted by their mean gradient (Selvaraju 2017)", _grad_cam, place="top"
+    "grad-cam", "channels weighted by their mean gradient (Selvaraju 2017)", _grad_cam, place="top", main=True
 )
 CAM = gradient_method("cam", "channels weighted by the classifier's own weights (Zhou 2016)", _cam, place="top")
 C_CAM = gradient_method(

@@ -50,9 +50,9 @@ def _resized_share(coarse: Tensor, fine: Tensor) -> Tensor:
     return larger * (positive.sum((-2, -1), keepdim=True) / total.clamp(min=1e-30))
 
 
-MWP = Method("mwp", "marginal winning probability: everything that excites the concept", mwp_maps)
+MWP = Method("mwp", "marginal winning probability: everything that excites the concept", mwp_maps, main=True)
 _ABOUT = "contrastive MWP: what excites the concept more than its opposite (the default)"
-C_MWP = Method("c-mwp", _ABOUT, partial(mwp_maps, dual=-1.0), plain=MWP)  # the dual: paper, section 3.3
+C_MWP = Method("c-mwp", _ABOUT, partial(mwp_maps, dual=-1.0), plain=MWP, main=True)  # the dual: paper, section 3.3
 C_MWP_POST_NORM = Method(
     "c-mwp-post-norm", "ablation: c-mwp normalised only at the end, map and dual apart", _post_norm, plain=MWP
 )
@@ -60,4 +60,4 @@ C_MWP_NO_NORM = Method("c-mwp-no-norm", "ablation: c-mwp never normalised", _no_
 _PLAIN, _CONTRAST = partial(_two_scales, dual=0.0), partial(_two_scales, dual=-1.0)
 _EXCITE_PLAIN = Method("excite-plain", "the mean of MWP at two scales of the image", _PLAIN, scales=(1.0, LARGER))
 _BEST = "our best: the mean of c-mwp at two scales of the image"
-EXCITE = Method("excite", _BEST, _CONTRAST, scales=(1.0, LARGER), plain=_EXCITE_PLAIN)
+EXCITE = Method("excite", _BEST, _CONTRAST, scales=(1.0, LARGER), plain=_EXCITE_PLAIN, main=True)

@@ -78,4 +78,4 @@ def _even(maps: Tensor) -> Tensor:
 
 
 _ABOUT = "for boxes: the extent of the main object, from winners and similar activations"
-EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps)
+EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps, main=True)

@@ -26,7 +26,7 @@ ALPHA, BETA, EPSILON = 2.0, 1.0, 0.01
 
 
 def gradient_method(
-    name: str, description: str, make: Make, *, place: Place = "input", plain: Method | None = None
+    name: str, description: str, make: Make, *, place: Place = "input", plain: Method | None = None, main: bool = False
 ) -> Method:
     """A method that computes its maps [images, h, w] from gradients, one signal and the layers to read."""
 
@@ -35,7 +35,7 @@ def gradient_method(
         each = [make(gradients, signal, layers) for signal in signals_at(gradients.output, units)]
         return {layer: torch.stack([one[layer] for one in each]) for layer in layers}
 
-    return Method(name, description, maps, place, "gradients", plain=plain)
+    return Method(name, description, maps, place, "gradients", plain=plain, main=main)
 
 
 def contrasted(make: Make) -> Make:
@@ -80,7 +80,7 @@ _GRAD, _DECONV, _GUIDED = _largest_magnitude("grad"), _largest_magnitude("deconv
 GRAD = gradient_method("grad", "the size of the gradient (Simonyan 2014)", _GRAD)
 DECONV = gradient_method("deconv", "deconvolution: positive signals through ReLUs (Zeiler 2014)", _DECONV)
 GUIDED = gradient_method(
-    "guided", "guided backprop: positive signals through active ReLUs (Springenberg 2015)", _GUIDED
+    "guided", "guided backprop: positive signals through active ReLUs (Springenberg 2015)", _GUIDED, main=True
 )
 C_GRAD = gradient_method(
     "c-grad", "grad against its dual: nothing is left, by definition", contrasted(_GRAD), plain=GRAD

@@ -167,8 +167,5 @@ CARDS = (
         fingerprint="2256b06d4f352884",
     ),
 )
-DEFAULT_MODEL = "words"
-"""The classifier of `excite.load()`, the commands and the page, where none is named: the one that knows most words."""
-
 MODELS: Mapping[str, Card] = {card.name: card for card in CARDS}
 """Every classifier that is known by name, with its card."""

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from excite import DEFAULT_MODEL
 from excite.errors import ConceptError, ModelError
 from excite.io.files import atomic_write, save_json
 from excite.models import weights as weight_files
-from excite.models.cards import DEFAULT_MODEL, MODELS, Card
+from excite.models.cards import MODELS, Card
 from excite.models.classifier import Classifier, Preprocess
 from excite.models.fully_convolutional import fully_convolutional as slide
 from excite.models.sources import caffe_card, timm_card, torchvision_card

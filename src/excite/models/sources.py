@@ -1,16 +1,20 @@
 """Cards made on demand: any classifier of torchvision or timm, any network in Caffe's files."""
 
 import importlib.util
+import logging
+import socket
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 from torch import nn
@@ -111,7 +115,9 @@ def timm_card(name: str) -> Card:
         layers=(),
         description=f"{name} of timm",
         source=f"timm, {facts.get('hf_hub_id') or facts.get('url') or 'no weights published'}",
-        pretrained=_fetched(lambda: timm.create_model(name, pretrained=True), f"the weights of timm's {name}"),
+        pretrained=_fetched(
+            lambda: timm.create_model(name, pretrained=True), f"the weights of timm's {name}", hub=True
+        ),
     )
 
 
@@ -172,7 +178,7 @@ def _timm_facts(timm: ModuleType, name: str) -> dict[str, Any]:
     """The settings in timm of the published weights."""
     if name.startswith(HUB):
         make = partial(timm.create_model, name, pretrained=False)
-        return dict(_fetched(make, f"the settings of timm's {name}")().pretrained_cfg)
+        return dict(_fetched(make, f"the settings of timm's {name}", hub=True)().pretrained_cfg)
     try:
         return dict(timm.get_pretrained_cfg(name).to_dict())
     except RuntimeError as error:
@@ -191,14 +197,38 @@ def _timm_labels(timm: ModuleType, facts: dict[str, Any]) -> Labels | None:
     return Labels([words.split(", ") for words in timm.data.ImageNetInfo(subset).label_descriptions()])
 
 
-def _fetched(make: Callable[[], Any], what: str) -> Callable[[], Any]:
+def _fetched(make: Callable[[], Any], what: str, *, hub: bool = False) -> Callable[[], Any]:
     """Weights through the package's own cache; an error with the remedy where they cannot be fetched."""
 
     def pretrained() -> Any:
-        try:
-            with redirect_stdout(sys.stderr):  # torch reports downloads on stdout, which is for JSON
-                return make()
-        except (OSError, RuntimeError, ValueError) as error:  # URLError is an OSError
-            raise ModelError(f"Cannot fetch {what}: {first_line(error)}. Give a file: --weights FILE.") from error
+        with _silent_hub() if hub else nullcontext("") as host:
+            try:
+                with redirect_stdout(sys.stderr):  # torch reports downloads on stdout, which is for JSON
+                    return make()
+            except (OSError, RuntimeError, ValueError) as error:  # URLError is an OSError
+                reason = f"there is no way to {host}, is this machine online?" if host else f"{first_line(error)}."
+                raise ModelError(f"Cannot fetch {what}: {reason} Give a file: --weights FILE.") from error
 
     return pretrained
+
+
+@contextmanager
+def _silent_hub() -> Iterator[str]:
+    """Without the warnings of Hugging Face's hub. Its host, if it has no address: then only its cache is looked at."""
+    constants: Any = sys.modules.get("huggingface_hub.constants")
+    logger, host = logging.getLogger("huggingface_hub"), ""
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    if constants is not None and not constants.HF_HUB_OFFLINE and not getproxies():
+        host = str(urlsplit(constants.ENDPOINT).hostname)
+        with suppress(OSError):
+            socket.getaddrinfo(host, 443)
+            host = ""
+    if host:
+        constants.HF_HUB_OFFLINE = True  # or each file is tried six times, in half a minute
+    try:
+        yield host
+    finally:
+        logger.setLevel(before)
+        if host:
+            constants.HF_HUB_OFFLINE = False

@@ -186,7 +186,8 @@ class PhotoIndex:
         named = self._recognised({path: state for path, state in states.items() if path not in same}, loose)
         kept = {photo.number for photo in named}
         gone = [photo for photo in loose if photo.path is not None and photo.number not in kept]
-        self.file.assign(named, gone)
+        if named or gone:  # otherwise a medium that cannot be written will do
+            self.file.assign(named, gone)
         fresh = states.keys() - same - {photo.path for photo in named}
         free = [photo.number for photo in loose if photo.number not in kept]
         numbers = chain(free, count(len(every)))  # at first those of photos that are gone

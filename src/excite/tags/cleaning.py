@@ -25,7 +25,7 @@ from excite.jobs.parquet import arrow
 from excite.tags import database
 from excite.tags.corpus import ColumnNames, Corpus, RowGroup, row_group_writer
 from excite.tags.dictionary import TagNormaliser, dictionary_beside, normalise_lists
-from excite.tags.rules import ASK, KEPT, RULES, CorpusSurvey, Rules
+from excite.tags.rules import ASK, KEPT, RULES, CorpusSurvey, Rules, usual_count
 from excite.tags.text_files import open_corpus
 
 if TYPE_CHECKING:
@@ -181,8 +181,6 @@ class CleaningRun:
             raise DataError(f"{self.out} would be Parquet: let its name end in .parquet")
         if self.out.resolve() == self.source.resolve():
             raise DataError(f"{self.out} is the corpus itself: give another --out")
-        if self.rules.similar and (self.columns.user is None or not self.columns.users_needed):
-            raise DataError("images of the same user cannot be compared without a user column: keep similar ones")
 
     @property
     def work(self) -> Path:
@@ -215,6 +213,7 @@ class CleaningRun:
         threads = min(4, os.cpu_count() or 1)  # each takes memory
         with Executor.of(self.workers).start(steps) as runner, database(spill, threads, self.work) as tables:
             survey = self._survey(tables, corpus, steps, runner)
+            self.rules = replace(self.rules, least_count=self.rules.least_count or usual_count(survey.rows))
             verdicts, like = survey.verdicts(self.rules)
             report = self._report(survey, verdicts, dict(skipped))
             variants = self._variants(survey, verdicts) if self.variants else None
@@ -252,6 +251,7 @@ class CleaningRun:
     def _report(self, survey: CorpusSurvey, verdicts: NDArray[np.uint8], skipped: dict[str, int]) -> dict[str, Any]:
         numbers = numbers_by_rule(verdicts)
         left_out = {rule for rule in ("alphabetical", "similar") if not getattr(self.rules, rule)}
+        left_out |= set() if survey.users else {"similar"}  # nobody's images can be compared
         return {
             "read": survey.rows + sum(skipped.values()),
             "kept": int((verdicts == KEPT).sum()),

@@ -8,6 +8,7 @@ hashes of 128, 64 and 64 bits: that any two of 17 million images are wrongly tak
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import combinations, groupby
 from operator import itemgetter
@@ -29,14 +30,28 @@ RULES = ("no_image", "repeated_image", "few_tags", "alphabetical", "similar")  #
 KEPT, SIMILAR = 0, 5  # the verdict on a kept image; on others the number of the rule, from 1
 AGAINST = ("seen", "kept")
 ASK = queries("rules")
+PAPER_COUNT, PAPER_ROWS = 1000, 17_000_000
 LISTED = "SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM counts WHERE kind = 'tag' AND count >= ?"
+
+
+def usual_count(rows: int) -> int:
+    """How often a tag must be listed in a corpus of so many images: as in the paper, or the square root of that share.
+
+    By Zipf's law the tags of a dictionary times the least count are a share of the corpus. With the square root, both
+    shrink alike in a smaller one. A tag listed once could not be learnt and measured.
+
+    Example:
+        >>> [usual_count(rows) for rows in (100, 3_300, 1_000_000, 17_000_000, 10**9)]
+        [2, 14, 243, 1000, 1000]
+    """
+    return max(2, min(PAPER_COUNT, round(PAPER_COUNT * math.sqrt(rows / PAPER_ROWS))))
 
 
 @dataclass(frozen=True)
 class Rules:
     """The thresholds, by default the paper's."""
 
-    least_count: int = 1000  # the dictionary holds the tags listed at least so often in the raw corpus,
+    least_count: int = PAPER_COUNT  # the dictionary holds the tags listed so often (0: see `usual_count`),
     most_tags: int | None = None  # and of these the most frequent; None for all
     least_tags: int = 5  # an image with fewer tags is dropped
     alphabetical: bool = True  # whether an image with tags in alphabetical order is dropped

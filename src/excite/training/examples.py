@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from excite.datasets import open_dataset
-from excite.datasets.base import chosen_split, image_path, parse_json, read_text
 from excite.datasets.voc import SPELLED_APART, Voc
-from excite.errors import DataError
+from excite.errors import DataError, SplitError
 from excite.vocabulary import Labels
 from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from excite.datasets import Dataset
 
 
@@ -60,20 +60,18 @@ class Examples:
         return training, held_out
 
 
-def read_examples(folder: str | Path, split: str) -> Examples:
-    """Read a data set that `excite.datasets.open_dataset` knows, or one with image-level labels only.
+def read_examples(folder: str | Path, split: str | None = None) -> Examples:
+    """Read the labelled images of a data set in any format of `excite.datasets.open_dataset`, boxes or not.
 
-    The latter has ``annotations/labels_SPLIT.jsonl`` with {"file": NAME, "labels": [CATEGORY, ...]} a line, and its
-    images in the folder ``SPLIT``.
+    Without a split, those called "train" are taken, or else the only split.
     """
-    folder = Path(folder)
-    files = {path.stem.removeprefix("labels_"): path for path in sorted(folder.glob("annotations/labels_*.jsonl"))}
-    with_boxes = {path.stem.removeprefix("instances_") for path in folder.glob("annotations/instances_*.json")}
-    if files.keys() - with_boxes:
-        name = chosen_split(split, sorted(files.keys() | with_boxes), folder)
-        if name not in with_boxes:
-            return _read_labels_only(files[name], folder / name)
-    return _read_dataset(open_dataset(folder, split))
+    try:
+        dataset = open_dataset(folder, split or "train", boxes=False)
+    except SplitError:
+        if split is not None:
+            raise
+        dataset = open_dataset(folder, boxes=False)
+    return _read_dataset(dataset)
 
 
 def _read_dataset(dataset: Dataset) -> Examples:
@@ -92,26 +90,6 @@ def _read_dataset(dataset: Dataset) -> Examples:
         unsure = frozenset(target.concept for target in sample.targets if target.difficult)
         pictures.append(Example(sample.name, sample.path, present, unsure))
     return Examples(Labels(words), dataset.categories, tuple(pictures), tuple(failures))
-
-
-def _read_labels_only(path: Path, folder: Path) -> Examples:
-    lines = read_text(path).splitlines()
-    pictures = tuple(_line(line, f"{path}, line {number}", folder) for number, line in enumerate(lines, 1) if line)
-    categories = sorted({category for picture in pictures for category in picture.present})
-    if not categories:
-        raise DataError(f"{path} names no categories: there is nothing to learn")
-    if len({picture.name for picture in pictures}) < len(pictures):
-        raise DataError(f"{path} has several lines for the same image")
-    return Examples(Labels(categories), tuple(categories), pictures)
-
-
-def _line(line: str, where: str, folder: Path) -> Example:
-    entry = parse_json(line, where)
-    file, labels = (entry.get("file"), entry.get("labels")) if isinstance(entry, dict) else (None, None)
-    is_list = isinstance(labels, list) and all(isinstance(label, str) and label.strip() for label in labels)
-    if not isinstance(file, str) or labels is None or not is_list:
-        raise DataError(f'{where}: {{"file": NAME, "labels": [CATEGORY, ...]}} was expected')
-    return Example(file, image_path(folder, file, where), frozenset(labels))
 
 
 def uniform_hash(name: str) -> float:

@@ -161,6 +161,24 @@ class Labels:
         wanted = fold(text)
         return [unit for unit, words in enumerate(self._entries) if any(wanted in fold(word) for word in words)]
 
+    def listed(self, text: str = "") -> list[tuple[int, ...]]:
+        """The units of every label with a synonym that contains the text; a name of several units is listed once.
+
+        The first is one that the name means.
+
+        Example:
+            >>> Labels(["crane", "dog", ["Crane", "lift"]], preferred=[2]).listed()
+            [(2, 0), (1,)]
+        """
+        found: dict[str, list[int]] = {}
+        for unit in self.search(text):
+            found.setdefault(fold(self.name(unit)), []).append(unit)
+        for name, units in found.items():
+            if len(units) > 1:
+                meant = self.find(name).units
+                units.sort(key=lambda unit: unit not in meant)
+        return list(map(tuple, found.values()))
+
     def find(self, query: SupportsIndex | str | Concept) -> Concept:
         """The concept for a word or an index; a concept is returned as it is.
 

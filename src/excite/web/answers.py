@@ -17,8 +17,6 @@ from excite.readouts.box import peak, strong_box
 from excite.web.errors import RefusedError, collected_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from PIL import Image
     from torch import Tensor
 
@@ -120,6 +118,7 @@ class PhraseAnswer(BaseModel):
 
     phrase: str = Field(description="As it was sent.")
     regions: list[RegionAnswer] = Field(description="Best first; none where there is no evidence.")
+    reason: str | None = Field(description="Why there is no region, if there is none.")
     point: list[int] | None = Field(description="x and y of the pixel with the most evidence.")
     words: list[WordAnswer] = Field(description="The words that were looked for; none: whatever is found.")
     hints: list[str] = Field(description="The words for places and colours that weighed the map.")
@@ -172,6 +171,7 @@ class MethodAnswer(BaseModel):
 
     name: str
     description: str
+    main: bool
 
 
 class ModelsAnswer(BaseModel):
@@ -268,10 +268,10 @@ def labels_answer(service: Service, model: str | None, search: str) -> LabelsAns
     labels = served_model.classifier.labels
     if labels is None:
         raise RefusedError(404, f"{served_model.name} has no labels: its concepts are the numbers of its outputs")
-    found: Sequence[int] = labels.search(search) if search else range(len(labels))
+    found = labels.listed(search)
     told = [
         LabelAnswer(index=unit, label=labels.name(unit), synonyms=list(labels.synonyms(unit)[1:]))
-        for unit in found[:200]
+        for unit, *_ in found[:200]
     ]
     return LabelsAnswer(model=served_model.name, count=len(found), labels=told)
 
@@ -298,7 +298,7 @@ def map_answer(upload: Upload, found: AttentionMap, point: Point | None, box: Pi
 def phrase_answer(upload: Upload, found: Grounded) -> PhraseAnswer:
     """A phrase as `Grounded.to_json` tells it."""
     regions = [{"box": upload.box(region.box), "score": region.score} for region in found.regions]
-    return PhraseAnswer(**{**found.to_json(), "regions": regions, "point": upload.point(found.map.point)})
+    return PhraseAnswer(**{**found.to_json(), "regions": regions, "point": upload.point(found.point)})
 
 
 def rounded(values: Tensor) -> list[list[float]]:

@@ -234,7 +234,9 @@ def _routers(service: Service) -> tuple[APIRouter, APIRouter]:
 
     @facts.get("/methods", summary="The ways to make a map.")
     async def methods() -> list[answers.MethodAnswer]:
-        return [answers.MethodAnswer(name=one.name, description=one.description) for one in METHODS.values()]
+        return [
+            answers.MethodAnswer(name=one.name, description=one.description, main=one.main) for one in METHODS.values()
+        ]
 
     @facts.get("/labels", summary="What a classifier can be asked for.", responses=_problems(400, 404, 422))
     async def labels(

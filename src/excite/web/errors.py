@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from excite.errors import ExciteError, ImageError, ModelError, one_line, visible
+from excite.errors import IN_A_SHELL, IN_PYTHON, ExciteError, ImageError, ModelError, one_line, visible, without_clauses
 from excite.io.text import for_log
 
 if TYPE_CHECKING:
@@ -48,10 +48,20 @@ STATUSES: dict[type[ExciteError], int] = {GoneError: 410, BusyError: 503, ImageE
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
     """An error as JSON: one line, printable and not endless."""
-    line = visible(" ".join(message.split()))
+    line = for_page(visible(" ".join(message.split())))
     line = line if len(line) <= 600 else f"{line[:600]}..."
     retry = {"Retry-After": "3"} if status == 503 else {}  # seconds; a question takes about one
     return JSONResponse({"error": line}, status, {**retry, **(headers or {})})
+
+
+def for_page(message: str) -> str:
+    """A message without what to type in Python or a shell: a visitor of the page has neither.
+
+    Example:
+        >>> for_page("phrases are read with simplemma: pip install 'excite[ground]'")
+        'phrases are read with simplemma'
+    """
+    return without_clauses(message, f"{IN_PYTHON}|{IN_A_SHELL}")
 
 
 def answer_error(request: Request, error: Exception) -> JSONResponse:
@@ -115,7 +125,7 @@ def warnings_as_notes() -> Iterator[None]:
 
 def _note(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
     """A warning that belongs to no request is logged; the message only of excite's own, about the classifier."""
-    notes, line = _NOTES.get(), " ".join(str(message).split())
+    notes, line = _NOTES.get(), for_page(" ".join(str(message).split()))
     if notes is None:
         is_own = category.__module__.startswith("excite.")
         LOG.warning(f"{category.__name__}: {message if is_own else f'{Path(filename).name}:{lineno}'}")

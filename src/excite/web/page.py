@@ -33,7 +33,7 @@ from excite.search.query import evidence
 from excite.vocabulary import read_phrase
 from excite.web.answers import filled_in, map_answer, map_readouts, phrase_answer, png, rounded
 from excite.web.api import AsciiJSON
-from excite.web.errors import GoneError, RefusedError, collected_notes
+from excite.web.errors import GoneError, RefusedError, collected_notes, for_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,6 +143,7 @@ def page_html(service: Service, reports: Sequence[Report], examples: Mapping[str
         "page.html",
         models=list(service.models),
         methods=methods,
+        for_comparison=[method.name for method in METHODS.values() if not method.main],
         side_by_side=[*SIDE_BY_SIDE, *(name for name in METHODS if name not in SIDE_BY_SIDE)],
         compared=SIDE_BY_SIDE,
         tables={name: table().ravel().tolist() for name, table in TABLES.items()},
@@ -283,7 +284,7 @@ def listed(text: str) -> list[str]:
 
 def sentence(error: Exception | str) -> str:
     """An error or a note as a sentence."""
-    text = str(error).strip()
+    text = for_page(str(error).strip())
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
