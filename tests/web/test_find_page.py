@@ -66,7 +66,7 @@ def test_without_photos_there_is_nothing_to_find():
         assert "/find" not in client.get("/openapi.json").json()["paths"]
     assert 'id="tab-find"' not in page_html(service, [], {})
     answers = PageAnswers(service, {})
-    assert "--photos" in answers.look(LookQuestion(model="colours", photo=1))["error"]
+    assert "No photos can be searched" in answers.look(LookQuestion(model="colours", photo=1))["error"]
 
 
 def test_a_photo_that_was_found_is_looked_at(service):

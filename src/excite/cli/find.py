@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from excite import DEFAULT_MODEL
 from excite.cli import options
 from excite.cli.console import note, print_columns, progress, say, say_json, tell_failures
-from excite.models.cards import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from excite.search import Answer, PhotoIndex
