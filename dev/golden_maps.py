@@ -73,7 +73,7 @@ def _answer(found: excite.AttentionMap) -> Case:
         "mass": found.mass,
         "probability": found.probability,
         "point": found.point(),
-        "box": found.box(),
+        "box": found.box(alpha=1.0),  # of the map itself
     }
 
 

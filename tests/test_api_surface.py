@@ -42,7 +42,7 @@ def test_the_list_is_what_the_code_has_and_nothing_went_undeprecated():
 def test_the_list_holds_the_names_the_errors_and_the_commands():
     facts = api.facts(LISTED)
     assert {f"excite.{name}" for name in excite.__all__} <= facts.keys()
-    assert facts["excite.attend layer"] == "by name str | Sequence[str] | None = None"
+    assert facts["excite.attend layer"] == "by name Layers | None = None"
     assert facts["excite.AttentionMap.save"] == "-> pathlib.Path"
     assert facts["excite.errors.ProposalError"].startswith("DataError ExciteError Exception")
     assert facts["excite attend --model"] == "str = 'words'"

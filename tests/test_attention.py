@@ -1,6 +1,7 @@
 """The attention map: what it refuses, what it answers, and that it survives a round trip."""
 
 import json
+import pickle
 import tempfile
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from excite.attention import AttentionMap, _caption, compare
+from excite.attention import AttentionMap, AttentionMaps, _caption, compare
 from excite.errors import ExciteError
 from excite.readouts.box import DEFAULT_ALPHA, maximum_point, threshold_box
 from excite.readouts.overlay import overlay
@@ -73,10 +74,50 @@ class TestReadouts:
         assert self.noisy.box(1.0) == threshold_box(self.noisy.values, (40, 30), 1.0)
         assert self.noisy.box(1.0) != self.noisy.box(3.0)
 
+    def test_the_boxes_of_objects(self):
+        """Made when they are first asked for, once; the box of the map itself is still to be had."""
+        asked = []
+
+        def extent():
+            asked.append(1)
+            two = torch.zeros(6, 8)
+            two[1:4, 1:3], two[1:3, 6], two[5, 4] = 1.0, 1.5, 0.5  # two objects, and too little for a third
+            return two
+
+        one = a_map(objects=extent, image_size=(80, 60))
+        assert (one.point(), one.box(alpha=1.0), asked) == (
+            a_map(image_size=(80, 60)).point(),
+            a_map(image_size=(80, 60)).box(),
+            [],
+        )
+        main, other = one.boxes()
+        assert main == pytest.approx((10, 10, 30, 40), abs=6)
+        assert other == pytest.approx((60, 10, 70, 30), abs=6)
+        assert (one.box(), one.to_dict()["boxes"], asked) == (main, [list(main), list(other)], [1])
+        assert a_map(torch.zeros(2, 2), objects=extent).boxes() == []
+
+    def test_boxes_survive_files_and_pickles(self, tmp_path):
+        one = a_map(objects=lambda: torch.eye(5))  # which cannot be pickled itself
+        assert pickle.loads(pickle.dumps(one)).boxes() == one.boxes() == [(0, 0, 63, 45)]  # noqa: S301
+        assert AttentionMap.load(one.save(tmp_path / "a.json")).boxes() == one.boxes()
+        old = {name: value for name, value in json.loads((tmp_path / "a.json").read_text()).items() if name != "boxes"}
+        (tmp_path / "old.json").write_text(json.dumps(old))
+        assert AttentionMap.load(tmp_path / "old.json").box() == a_map().box()
+
+    def test_it_is_an_array_and_a_list_of_maps_shows_itself(self):
+        one = a_map()
+        assert np.asarray(one).tolist() == one.values.tolist()
+        assert np.asarray(one, dtype=np.float64).dtype == np.float64
+        assert (len(one), bool(a_map(torch.zeros(2, 3)))) == (5, True)
+        maps = AttentionMaps([one, a_map(concept="<dog>")])
+        assert isinstance(maps, list)
+        assert maps._repr_html_().count("<img") == 2
+        assert "&lt;dog&gt;" in maps._repr_html_()
+
     def test_overlay(self):
         picture = photograph()
         own = a_map(image=picture).overlay(point=True, box=True, opacity=0.3)
-        pure = overlay(picture, spot(), opacity=0.3, point=(31, 13), box=a_map().box())
+        pure = overlay(picture, spot(), opacity=0.3, point=(31, 13), boxes=a_map().boxes())
         assert own.tobytes() == pure.tobytes()
         assert a_map().overlay(picture).tobytes() == overlay(picture, spot()).tobytes()
 
@@ -84,7 +125,7 @@ class TestReadouts:
         picture = photograph((126, 90))
         marked = a_map().overlay(picture, point=True, box=True, alpha=1.0)
         pure = overlay(
-            picture, spot(), point=maximum_point(spot(), (126, 90)), box=threshold_box(spot(), (126, 90), 1.0)
+            picture, spot(), point=maximum_point(spot(), (126, 90)), boxes=[threshold_box(spot(), (126, 90), 1.0)]
         )
         assert marked.tobytes() == pure.tobytes()
 
@@ -111,6 +152,7 @@ class TestSave:
             "probability": 0.5,
             "point": [27, 9],
             "box": [27, 9, 36, 18],
+            "boxes": [[27, 9, 36, 18]],
             "mass": 0.98,
             "layer": "features.4",
             "method": "c-mwp",
@@ -124,9 +166,15 @@ class TestSave:
             "values": one.values.tolist(),
         }
 
-    @pytest.mark.parametrize("name", ["a.jpg", "a", "a.", ".png"])
+    @pytest.mark.parametrize(("name", "kind"), [("a.jpg", "JPEG"), ("a.JPEG", "JPEG"), ("a.webp", "WEBP")])
+    def test_smaller_pictures(self, tmp_path, name, kind):
+        one = a_map(image=photograph())
+        with Image.open(one.save(tmp_path / name, style="contours")) as saved:
+            assert (saved.format, saved.size) == (kind, (63, 45))
+
+    @pytest.mark.parametrize("name", ["a.gif", "a", "a.", ".png"])
     def test_other_names(self, tmp_path, name):
-        with pytest.raises(ExciteError, match=r"end the name in \.png, \.npy or \.json"):
+        with pytest.raises(ExciteError, match=r"end the name in \.png, \.jpg, \.webp, \.npy or \.json"):
             a_map(image=photograph()).save(tmp_path / name)
         assert list(tmp_path.iterdir()) == []
 

@@ -14,8 +14,8 @@ from excite.errors import lazy as _lazy
 from excite.errors import renamed as _renamed
 
 if _typing.TYPE_CHECKING:
-    from excite.api import Located, attend, attend_batch, locate
-    from excite.attention import AttentionMap, compare
+    from excite.api import ExcitationBackprop, Located, attend, attend_batch, attribute, explain_func, locate
+    from excite.attention import AttentionMap, AttentionMaps, compare
     from excite.errors import ExciteError
     from excite.export.compiled import Compiled, compile  # noqa: A004 - the word that torch and re have for it, too
     from excite.grounding.ground import Grounded, Region, ground
@@ -34,8 +34,10 @@ __all__ = [
     "METHODS",
     "MODELS",
     "AttentionMap",
+    "AttentionMaps",
     "Classifier",
     "Compiled",
+    "ExcitationBackprop",
     "ExciteError",
     "Grounded",
     "Located",
@@ -45,8 +47,10 @@ __all__ = [
     "absorbing_chain",
     "attend",
     "attend_batch",
+    "attribute",
     "compare",
     "compile",
+    "explain_func",
     "ground",
     "load",
     "locate",
@@ -60,8 +64,8 @@ __all__ = [
 __getattr__, __dir__ = _lazy(
     __name__,
     {
-        "api": "Located attend attend_batch locate",
-        "attention": "AttentionMap compare",
+        "api": "ExcitationBackprop Located attend attend_batch attribute explain_func locate",
+        "attention": "AttentionMap AttentionMaps compare",
         "errors": "ExciteError",
         "export.compiled": "Compiled compile",
         "grounding": "Grounded Region ground",

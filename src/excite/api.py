@@ -1,26 +1,30 @@
-"""The main functions: from an image and a classifier to attention maps, points and boxes."""
+"""The main functions: from an image and a classifier to attention maps and boxes, from tensors to attributions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import index
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
-from excite.errors import ConceptError
+from excite.attention import AttentionMaps
+from excite.errors import ConceptError, SignalError
 from excite.images import read_image
 from excite.methods import find_method
+from excite.models import Classifier, wrap
+from excite.models.classifier import rescaled
 from excite.session import Session, as_list, is_cue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from PIL import Image
-    from torch import Tensor
 
-    from excite.attention import AttentionMap
-    from excite.models import Classifier
-    from excite.session import Cue, ImageSource
+    from excite.session import Cue, ImageSource, Layer, Layers
 
 
 def attend(
@@ -28,10 +32,10 @@ def attend(
     image: ImageSource,
     concepts: Sequence[Cue] | Cue | None = None,
     *,
-    layer: str | Sequence[str] | None = None,
+    layer: Layers | None = None,
     method: str = "c-mwp",
     against: Sequence[Cue] | Cue | None = None,
-) -> list[AttentionMap]:
+) -> AttentionMaps:
     """Where in this image is the evidence for those concepts?
 
     The network runs once; each concept then costs one top-down pass.
@@ -42,7 +46,8 @@ def attend(
         concepts: labels, synonyms, everyday words for several labels, or indices of output units; None for the
             classifier's own five best findings. A concept that stands for several units cues them in proportion
             to the classifier's own probabilities.
-        layer: where to read the map; several layers give a map for each; None for the classifier's own best.
+        layer: where to read the map: the name of a layer or the module itself (``net.layer3``); several give a map for
+            each; None for the classifier's own best.
         method: a name from `excite.METHODS`.
         against: concepts to contrast with, instead of the cued unit's own dual: "cat, not dog". Several are a group.
 
@@ -62,10 +67,10 @@ def attend_batch(
     images: Sequence[ImageSource],
     concepts: Sequence[Sequence[Cue] | Cue | None] | Cue | None = None,
     *,
-    layer: str | Sequence[str] | None = None,
+    layer: Layers | None = None,
     method: str = "c-mwp",
     against: Sequence[Cue] | Cue | None = None,
-) -> list[list[AttentionMap]]:
+) -> list[AttentionMaps]:
     """Maps for several images, each with its own concepts; images of one size go through the network together.
 
     Args:
@@ -93,7 +98,7 @@ def attend_batch(
         raise ConceptError(f"{len(images)} images but concepts for {len(cues)}: give one list for each image")
     chosen = find_method(method)
     pictures = [read_image(image) for image in images]
-    answers: list[list[AttentionMap]] = [[] for _ in images]
+    answers = [AttentionMaps() for _ in images]
     for group, inputs in _same_shapes(classifier, pictures, chosen.scales):
         session = Session(classifier, inputs, [chosen], layer=layer, against=against)
         maps = session.attend(chosen, [cues[k] for k in group], [pictures[k] for k in group])
@@ -118,7 +123,7 @@ def _same_shapes(
     ]
 
 
-METHOD, ALPHA = "extent", 0.5  # the best in docs/localization.md, and what held-out images chose there
+METHOD, ALPHA = "c-extent", None  # the best in docs/boxes.md, with the main one of its regions
 
 
 @dataclass(frozen=True)
@@ -142,12 +147,13 @@ def locate(
     concepts: Cue | Sequence[Cue] | None = None,
     *,
     method: str = METHOD,
-    layer: str | None = None,
-    alpha: float = ALPHA,
+    layer: Layer | None = None,
+    alpha: float | None = ALPHA,
 ) -> list[Located]:
     """A box around the main object of each concept.
 
-    For one object a concept and image: of several that lie apart, the one with the largest region.
+    For one object a concept and image: of several that lie apart, the one with the most evidence. `AttentionMap.boxes`
+    has them all.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
@@ -155,7 +161,7 @@ def locate(
         concepts: what to look for, as in `excite.attend`; None for its best findings.
         method: how to make the map.
         layer: where to read it; None: where it should be.
-        alpha: the threshold of the box, in means of the map.
+        alpha: instead of the main region of the map, box all that is above this many means of it.
 
     Example:
         >>> [(found.concept, found.box) for found in excite.locate(classifier, "cat.jpg", ["tabby"])]  # doctest: +SKIP
@@ -163,3 +169,149 @@ def locate(
     """
     maps = attend(classifier, image, concepts, method=method, layer=layer)
     return [Located(found.concept, found.probability or 0.0, found.box(alpha)) for found in maps]
+
+
+# Tensors in, tensors out, as in captum, pytorch-grad-cam and Quantus (docs/attribution.md).
+
+_verified: WeakKeyDictionary[nn.Module, set[tuple[str, ...]]] = WeakKeyDictionary()
+
+
+def attribute(
+    net: nn.Module | Classifier,
+    x: Tensor,
+    target: Any = None,
+    method: str = "c-mwp",
+    layer: Layers | None = None,
+    *,
+    upsample: bool = True,
+) -> Tensor | list[Tensor]:
+    """The maps of a batch of preprocessed images, by any method.
+
+    Args:
+        net: a network with outputs [N, C] or [N, C, H, W], or a classifier.
+        x: the images [N, 3, H, W] as the network takes them.
+        target: the output unit to explain; weights of several, ``{cat: 1, dog: -1}``; or a list or tensor with one for
+            each image (also objects with a ``category``); None for the most probable of each image.
+        method: a name from `excite.METHODS`.
+        layer: a module of the network or its name; None for the recommended one. Several give a list of maps.
+        upsample: stretch the maps over the images; otherwise they have the size of their layer.
+
+    Returns:
+        the positive part of the maps, [N, 1, H, W] on the device and in the type of ``x``; for several layers a list.
+
+    Example:
+        >>> net = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
+        >>> attribute(net, torch.rand(2, 3, 4, 4), [0, 2], layer=net[1]).shape
+        torch.Size([2, 1, 4, 4])
+    """
+    chosen, classifier = find_method(method), _as_classifier(net)
+    session = Session(classifier, {scale: rescaled(x, scale) for scale in chosen.scales}, [chosen], layer=layer)
+    each = _targets(target, session, len(x))
+    maps = [values[0, :, None].detach().clamp(min=0) for values in session.maps(chosen, [each]).values()]
+    if upsample:
+        maps = [_stretched(values, tuple(x.shape[-2:])) for values in maps]
+    maps = [values.to(x) for values in maps]
+    return maps[0] if layer is None or isinstance(layer, str | nn.Module) else maps
+
+
+def _as_classifier(net: nn.Module | Classifier) -> Classifier:
+    """The network as a classifier, verified at its first images only (`excite.wrap`)."""
+    return net if isinstance(net, Classifier) else replace(wrap(net), verified=_verified.setdefault(net, set()))
+
+
+def _targets(target: Any, session: Session, images: int) -> list[dict[int, float]]:
+    """The weights of the output units where the signal of each image starts."""
+    if target is None:
+        return [{unit: 1.0} for unit in session.probabilities.argmax(dim=1).tolist()]
+    if isinstance(target, Tensor | np.ndarray):
+        target = target.tolist()
+    several = isinstance(target, Sequence) and not isinstance(target, str)
+    given = list(target) if several else [target] * images
+    if len(given) != images:
+        raise SignalError(f"{len(given)} targets for {images} images: give one for each, or one for all")
+    return [_weights(each) for each in given]
+
+
+def _weights(target: Any) -> dict[int, float]:
+    try:
+        if isinstance(target, Mapping):
+            return {index(unit): float(weight) for unit, weight in target.items()}
+        return {index(getattr(target, "category", target)): 1.0}
+    except (TypeError, ValueError):
+        raise SignalError(
+            f"{target!r} is no target: give the index of an output unit, weights of several as {{unit: weight}}, or a "
+            "list with one for each image"
+        ) from None
+
+
+def _stretched(maps: Tensor, size: tuple[int, ...], mode: str = "bicubic") -> Tensor:
+    """Maps [N, 1, h, w] at another size, without the negative values that cubic interpolation makes."""
+    return functional.interpolate(maps.float(), size, mode=mode, align_corners=False).clamp(min=0)
+
+
+class ExcitationBackprop:
+    """`attribute` in the form of captum's ``LayerAttribution`` and of pytorch-grad-cam's classes.
+
+    Args:
+        net: a network, or a classifier.
+        layer: a module of the network or its name, or several; None for the recommended one.
+        method: a name from `excite.METHODS`.
+
+    Example:
+        >>> net = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
+        >>> explainer = ExcitationBackprop(net, net[1])
+        >>> explainer.attribute(torch.rand(2, 3, 4, 4), target=1).shape  # of the layer, as captum's
+        torch.Size([2, 1, 2, 2])
+        >>> explainer(input_tensor=torch.rand(2, 3, 4, 4), targets=[0, 2]).shape  # of the image, 0 to 1, as grad-cam's
+        (2, 4, 4)
+    """
+
+    def __init__(self, net: nn.Module | Classifier, layer: Layers | None = None, method: str = "c-mwp") -> None:
+        self.net, self.layer, self.method = _as_classifier(net), layer, method
+
+    def attribute(self, inputs: Tensor | tuple[Tensor], target: Any = None) -> Any:
+        """The maps [N, 1, h, w] at the size of the layer; for several layers a list; in a tuple for a batch in one."""
+        if isinstance(inputs, tuple):
+            return tuple(self.attribute(each, target) for each in inputs)
+        return attribute(self.net, inputs, target, self.method, self.layer, upsample=False)
+
+    @staticmethod
+    def interpolate(
+        layer_attribution: Tensor, interpolate_dims: tuple[int, int], interpolate_mode: str = "bicubic"
+    ) -> Tensor:
+        """Maps of a layer at the size of the images, with the arguments of captum's function of this name."""
+        return _stretched(layer_attribution, interpolate_dims, interpolate_mode)
+
+    def __call__(self, input_tensor: Tensor, targets: Any = None) -> np.ndarray[Any, Any]:
+        """The maps [N, H, W] at the size of the images, each with the maximum 1; of several layers their mean."""
+        maps = attribute(self.net, input_tensor, targets, self.method, self.layer)
+        planes = torch.stack([each[:, 0].float() for each in (maps if isinstance(maps, list) else [maps])])
+        planes = (planes / planes.amax((-2, -1), keepdim=True).clamp(min=1e-30)).mean(dim=0)
+        return planes.cpu().numpy()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to release: the network is left as it was found."""
+
+
+def explain_func(
+    model: nn.Module,
+    inputs: np.ndarray[Any, Any] | Tensor,
+    targets: Any,
+    *,
+    method: str = "c-mwp",
+    layer: Layers | None = None,
+    device: Any = None,
+) -> np.ndarray[Any, Any]:
+    """`attribute` as Quantus calls it: ``metric(..., explain_func=excite.explain_func)``.
+
+    Example:
+        >>> net = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
+        >>> explain_func(net, np.ones((2, 3, 4, 4)), np.array([0, 2]), layer="1").shape
+        (2, 1, 4, 4)
+    """
+    first = next(model.parameters(), torch.empty(0))
+    batch = torch.as_tensor(inputs).to(device or first.device, first.dtype)
+    return np.asarray(torch.as_tensor(attribute(model, batch, targets, method, layer)).cpu().float())

@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,13 +13,13 @@ import torch
 from PIL import Image
 
 from excite.errors import ExciteError
-from excite.io.files import save_json, save_npy, save_png, to_numpy
-from excite.readouts.box import DEFAULT_ALPHA, maximum_point, threshold_box
+from excite.io.files import PICTURE_KINDS, save_json, save_npy, save_picture, to_numpy
+from excite.readouts.box import DEFAULT_ALPHA, Box, maximum_point, region_boxes, scaled_box, threshold_box
 from excite.readouts.figure import Cell, figure, percent
 from excite.readouts.notebook import map_html
-from excite.readouts.overlay import Mode, checked_map, checked_size, overlay, upsample
+from excite.readouts.overlay import Mode, Style, checked_map, checked_size, overlay, upsample
 
-__all__ = ["AttentionMap", "compare"]
+__all__ = ["AttentionMap", "AttentionMaps", "compare"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,12 +36,16 @@ class AttentionMap:
         probability: the classifier's own confidence in the concept, where it has one.
         image: the image itself, so that the map can draw itself.
         units: the output units behind the concept.
+        objects: the boxes of the concept's objects, the main one first, or a function that makes the map of their
+            extent when a box is first asked for; None: the map has no box but that around its own strong evidence.
 
     Example:
         >>> values = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
         >>> cat = AttentionMap(values, "cat", "features.4", "mwp", mass=1.0, image_size=(90, 90))
         >>> cat.box()
         (19, 19, 71, 71)
+        >>> np.asarray(cat).shape, len(cat)
+        ((3, 3), 3)
         >>> cat
         AttentionMap('cat', layer 'features.4', mwp, 3 x 3 over 90 x 90, mass 1.000)
     """
@@ -55,6 +59,7 @@ class AttentionMap:
     probability: float | None = None
     image: Image.Image | None = None
     units: tuple[int, ...] = ()
+    objects: Callable[[], torch.Tensor] | Sequence[Box] | None = None
 
     def __post_init__(self) -> None:
         checked_map(self.values)
@@ -79,8 +84,22 @@ class AttentionMap:
             f"{self.image_size[0]} x {self.image_size[1]}, mass {self.mass:.3f}{probability})"
         )
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        """The values for NumPy and whatever takes arrays, such as ``plt.imshow(map)``."""
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self.values)  # its rows, as those of the array
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: boxes that were not asked for yet are found first, since a function keeps a network."""
+        return {**vars(self), "objects": None if self.objects is None else tuple(self.boxes())}
+
     def _repr_html_(self) -> str:
-        """What a notebook shows: the overlay with its point and its box, beside what the map says."""
+        """What a notebook shows: the overlay with its point and its boxes, beside what the map says."""
         return map_html(self.to_dict(), self.values, self.image, self.image_size)
 
     def point(self, mode: Mode = "bicubic") -> tuple[int, int] | None:
@@ -92,14 +111,39 @@ class AttentionMap:
         """
         return maximum_point(self.values, self.image_size, mode)
 
-    def box(self, alpha: float = DEFAULT_ALPHA, mode: Mode = "bicubic") -> tuple[int, int, int, int] | None:
-        """The tightest half-open box ``(x0, y0, x1, y1)`` around strong evidence, or `None`.
+    def box(self, alpha: float | None = None, mode: Mode = "bicubic") -> Box | None:
+        """The half-open box ``(x0, y0, x1, y1)`` of the main object, or `None` where there is no evidence.
+
+        Args:
+            alpha: instead, the tightest box around all pixels of this map above ``alpha`` times its mean (the paper's).
+            mode: how the map is stretched over the image for that.
 
         Example:
             >>> AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).box(alpha=1)
             (0, 0, 2, 2)
         """
-        return threshold_box(self.values, self.image_size, alpha, mode)
+        if alpha is None and self.objects is not None:
+            return next(iter(self.boxes()), None)
+        return threshold_box(self.values, self.image_size, DEFAULT_ALPHA if alpha is None else alpha, mode)
+
+    def boxes(self) -> list[Box]:
+        """A box around each object of the concept where several are clearly apart, the main one first.
+
+        They are found when they are first asked for, from the extent of the objects (see `excite.locate`), for all maps
+        that were made together. A map that was made by hand has the box around its strong evidence.
+
+        Example:
+            >>> AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).boxes()
+            [(0, 0, 2, 2)]
+        """
+        if self.objects is None or self.values.max() <= 0:
+            box = threshold_box(self.values, self.image_size)
+            return [] if box is None else [box]
+        if not callable(self.objects):
+            return list(self.objects)
+        boxes = region_boxes(self.objects(), self.image_size)
+        object.__setattr__(self, "objects", tuple(boxes))
+        return boxes
 
     def upsample(self, size: tuple[int, int] | None = None, mode: Mode = "bicubic") -> torch.Tensor:
         """The values ``[height, width]`` at the image's own size, or at another ``(width, height)``.
@@ -118,17 +162,20 @@ class AttentionMap:
         mode: Mode = "bicubic",
         point: bool = False,
         box: bool = False,
-        alpha: float = DEFAULT_ALPHA,
+        alpha: float | None = None,
+        style: Style = "heat",
     ) -> Image.Image:
-        """The map drawn over its image, on demand with its point and its box.
+        """The map drawn over its image, on demand with its point and its boxes.
 
         Args:
             image: the image to draw on; without it, the one the map carries.
             opacity: how much of the image the strongest evidence covers, 0 to 1.
             mode: how the map is stretched over the image.
             point: whether to mark the point.
-            box: whether to outline the box.
-            alpha: the box's threshold in means of the map.
+            box: whether to outline the boxes of its objects.
+            alpha: instead of those, outline the box around what is above this many means of the map.
+            style: ``"heat"``, colours over the dimmed image; ``"spotlight"``, the image itself, dim where there is no
+                evidence; ``"contours"``, lines around a quarter, a half and three quarters of the strongest evidence.
 
         Example:
             >>> cat = AttentionMap(torch.eye(7), "cat", "pool2", "mwp", 1.0, (70, 50))
@@ -142,8 +189,16 @@ class AttentionMap:
             opacity=opacity,
             mode=mode,
             point=maximum_point(self.values, picture.size, mode) if point else None,
-            box=threshold_box(self.values, picture.size, alpha, mode) if box else None,
+            boxes=self._drawn_boxes(picture.size, alpha, mode) if box else (),
+            style=style,
         )
+
+    def _drawn_boxes(self, size: tuple[int, int], alpha: float | None, mode: Mode) -> list[Box]:
+        """The boxes in an image of another size."""
+        if alpha is None and self.objects is not None:
+            return [scaled_box(box, self.image_size, size) for box in self.boxes()]
+        box = threshold_box(self.values, size, DEFAULT_ALPHA if alpha is None else alpha, mode)
+        return [] if box is None else [box]
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values ``[h, w]`` as an array on the CPU.
@@ -154,26 +209,30 @@ class AttentionMap:
         """
         return to_numpy(self.values)
 
-    def to_dict(self, *, alpha: float = DEFAULT_ALPHA, mode: Mode = "bicubic") -> dict[str, Any]:
+    def to_dict(self, *, alpha: float | None = None, mode: Mode = "bicubic") -> dict[str, Any]:
         """The answer in plain Python values, ready for JSON; the values themselves are left to `save`.
+
+        ``alpha`` and ``mode`` are those of `box`; with ``alpha``, there is no other box.
 
         Example:
             >>> AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).to_dict()["point"]
             [0, 0]
         """
         point, box = self.point(mode), self.box(alpha, mode)
+        boxes = self.boxes() if alpha is None and self.objects is not None else [box] if box else []
         return {
             "concept": self.concept,
             "probability": None if self.probability is None else float(self.probability),
             "point": None if point is None else list(point),
             "box": None if box is None else list(box),
+            "boxes": [list(each) for each in boxes],
             "mass": float(self.mass),
             "layer": self.layer,
             "method": self.method,
         }
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the map: ``.png`` is the overlay, ``.npy`` the values, ``.json`` everything but the image.
+    def save(self, path: str | os.PathLike[str], *, style: Style = "heat") -> Path:
+        """Write the map: ``.png``, ``.jpg``, ``.webp`` is the overlay, ``.npy`` the values, ``.json`` all but images.
 
         The file is there as a whole or not at all, and missing folders are made.
 
@@ -187,12 +246,14 @@ class AttentionMap:
             PosixPath('cat.json')
         """
         suffix = Path(path).suffix.lower()
-        if suffix == ".png":
-            return save_png(self.overlay(), path)
+        if suffix in PICTURE_KINDS:
+            return save_picture(self.overlay(style=style), path)
         if suffix == ".npy":
             return save_npy(self.values, path)
         if suffix != ".json":
-            raise ExciteError(f"{str(path)!r} does not say what to save: end the name in .png, .npy or .json.")
+            raise ExciteError(
+                f"{str(path)!r} does not say what to save: end the name in .png, .jpg, .webp, .npy or .json."
+            )
         rest = {
             "units": [int(unit) for unit in self.units],
             "image_size": list(self.image_size),
@@ -224,14 +285,24 @@ class AttentionMap:
         try:
             values = torch.tensor(saved["values"], dtype=getattr(torch, saved["dtype"]))
             known = {key: saved[key] for key in ("concept", "layer", "method", "mass", "probability")}
-            return cls(values, image_size=tuple(saved["image_size"]), units=tuple(saved["units"]), **known)
+            size, units = tuple(saved["image_size"]), tuple(saved["units"])
+            boxes = saved.get("boxes")  # not in files of version 0.1
+            objects = None if boxes is None else [(round(a), round(b), round(c), round(d)) for a, b, c, d in boxes]
+            return cls(values, image_size=size, units=units, objects=objects, **known)
         except (ArithmeticError, AttributeError, KeyError, RuntimeError, TypeError, ValueError, ExciteError) as error:
             reason = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
             line = f"{name} is not a saved map ({reason[:200]}): load what AttentionMap.save wrote."
             raise ExciteError(line) from error
 
 
-def compare(
+class AttentionMaps(list[AttentionMap]):
+    """A list of maps that a notebook shows."""
+
+    def _repr_html_(self) -> str:
+        return "\n".join(each._repr_html_() for each in self)
+
+
+def compare(  # noqa: PLR0913 - all but the maps may be left out
     maps: Sequence[AttentionMap],
     *,
     rows: Literal["concept", "layer", "method"] | None = None,
@@ -240,6 +311,7 @@ def compare(
     box: bool = False,
     columns: int = 4,
     cell_width: int = 320,
+    style: Style = "heat",
 ) -> Image.Image:
     """Maps side by side: the photograph first, then each map over it with its concept, confidence and layer.
 
@@ -255,6 +327,7 @@ def compare(
         box: whether to outline each map's box.
         columns: how many maps a row holds when ``rows`` does not say.
         cell_width: the width of one image in the figure, in pixels.
+        style: as in `AttentionMap.overlay`.
 
     Returns:
         The figure, an RGB image.
@@ -275,7 +348,8 @@ def compare(
     for picture, about in _by_picture(maps, image):
         photograph: Cell | None = (picture, "photograph")
         for row in _rows(about, rows, columns):
-            grid.append([photograph, *((one.overlay(picture, point=point, box=box), _caption(one)) for one in row)])
+            drawn = [(one.overlay(picture, point=point, box=box, style=style), _caption(one)) for one in row]
+            grid.append([photograph, *drawn])
             photograph = None  # once is enough
     return figure(grid, cell_width=cell_width)
 

@@ -9,22 +9,23 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Mapping
-from contextlib import contextmanager
-from functools import cached_property
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import torch
 
-from excite.attention import AttentionMap
+from excite.attention import AttentionMap, AttentionMaps
 from excite.errors import ConceptError, ExciteError, LayerError, LostSignalWarning, ModelError, UnverifiedWarning
 from excite.images import read_image
 from excite.io.cache import ByteCache, fingerprint
 from excite.methods import find_method
-from excite.methods.extent import JOINT
+from excite.methods.extent import JOINT, Extents
 from excite.models.layers import default_layer, layer_pair, top_layer
 from excite.propagation import ExcitationPass, Gradients, held_bytes, verify
 from excite.propagation.rules import version_of
+from excite.propagation.taps import layer_names
 from excite.vocabulary import Concept
 
 if TYPE_CHECKING:
@@ -36,10 +37,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from excite.methods import Forward, Method, Units
+    from excite.methods.extent import Opening
     from excite.models import Classifier
+    from excite.propagation import taps
     from excite.vocabulary import Labels
 
     Cue = str | SupportsIndex | Concept
+    Layer = taps.Layer
+    Layers = taps.Layers
     Pass = TypeVar("Pass", ExcitationPass, Gradients)
     ImageSource = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any] | Tensor
 
@@ -57,7 +62,8 @@ class Session:
         classifier: from `excite.load` or `excite.wrap`.
         inputs: the preprocessed images [N, 3, H, W], for each scale that the methods use.
         methods: the methods that will be computed.
-        layer: the layers to read, for all methods or for each; None: the recommended layer of each method.
+        layer: the layers to read, by name or as modules, for all methods or for each; None: the recommended layer of
+            each method.
         against: concepts to contrast with; methods that are contrastive themselves then take their plain form.
 
     Attributes:
@@ -79,7 +85,7 @@ class Session:
         inputs: Mapping[float, Tensor],
         methods: Sequence[Method],
         *,
-        layer: str | Sequence[str] | Mapping[Method, Sequence[str]] | None = None,
+        layer: Layers | Mapping[Method, Layers] | None = None,
         against: Sequence[Cue] | Cue | None = None,
     ) -> None:
         self.classifier, self.inputs = classifier, inputs
@@ -93,7 +99,7 @@ class Session:
                 form = self._forms[method] = (method.plain or method) if self._against else method
                 named = layer[method] if isinstance(layer, Mapping) else layer
                 self.layers[form] = (
-                    recommended_layers(form, classifier, inputs[1.0]) if named is None else _named(named)
+                    recommended_layers(form, classifier, inputs[1.0]) if named is None else _named(classifier, named)
                 )
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
@@ -182,32 +188,39 @@ class Session:
             return form.maps(self, units, self.layers[form])
 
     def attend(
-        self, method: Method, concepts: Sequence[Sequence[Cue] | None], images: Sequence[Image.Image]
-    ) -> list[list[AttentionMap]]:
+        self,
+        method: Method,
+        concepts: Sequence[Sequence[Cue] | None],
+        images: Sequence[Image.Image],
+        again: Opening | None = None,
+    ) -> list[AttentionMaps]:
         """The maps of each image's concepts; None: of the most probable classes. All signals share one top-down pass.
 
         Args:
             method: one of the session's.
             concepts: for each image.
             images: as they were before preprocessing.
+            again: opens the session of an image for a method and some scales, for the boxes of maps; None: a new one.
         """
         wanted = [
             [self.labels.find(cue) for cue in (self.findings(k) if cues is None else cues)]
             for k, cues in enumerate(concepts)
         ]
         rivals = [self.labels.find(rival) for rival in self._against]
-        answers: list[list[AttentionMap]] = [[] for _ in wanted]
+        answers = [AttentionMaps() for _ in wanted]
         signals = list(zip_longest(*wanted))  # the n-th concepts of all images are one signal
         if not signals:
             return answers
-        maps = self.maps(method, [[self._units(k, one, rivals) for k, one in enumerate(each)] for each in signals])
+        maps = self.maps(method, [[self.start(k, one, rivals) for k, one in enumerate(each)] for each in signals])
+        opening = partial(_new_session, self.classifier, rivals) if again is None else again
+        about = [Extents(opening, image, each, rivals) for image, each in zip(images, wanted, strict=True)]
         for number, each in enumerate(signals):
             for k, concept in enumerate(each):
                 for layer, values in maps.items() if concept is not None else ():
-                    answers[k].append(self._map(values[number, k], concept, rivals, method, layer, k, images[k]))
+                    answers[k].append(self._map(values[number, k], concept, method, layer, k, about[k]))
         return answers
 
-    def _units(self, k: int, concept: Concept | None, rivals: Sequence[Concept]) -> dict[int, float]:
+    def start(self, k: int, concept: Concept | None, rivals: Sequence[Concept]) -> dict[int, float]:
         """Where a signal starts: a prior over the units of the concept, minus one over those of its rivals."""
         if concept is None:  # this image has fewer concepts than another
             return {}
@@ -230,17 +243,16 @@ class Session:
         self,
         raw: Tensor,
         concept: Concept,
-        rivals: Sequence[Concept],
         method: Method,
         layer: str,
         k: int,
-        image: Image.Image,
+        about: Extents,
     ) -> AttentionMap:
         """The positive part of a map, with its facts; warns where nearly nothing of the signal arrived."""
         values = raw.detach().float().clamp(min=0)
         mass = float(values.double().sum())  # gradients may be near the largest float
         excitation = method.forward == "excitation"  # the size of a gradient means nothing
-        if excitation and mass < ROUNDED and (method.plain is not None or rivals):
+        if excitation and mass < ROUNDED and (method.plain is not None or about.rivals):
             values, mass = torch.zeros_like(values), 0.0
         if excitation and mass < FAINT:
             warnings.warn(
@@ -251,14 +263,15 @@ class Session:
             )
         return AttentionMap(
             values=values,
-            concept=", not ".join([concept.name, *(rival.name for rival in rivals)]),
+            concept=", not ".join([concept.name, *(rival.name for rival in about.rivals)]),
             layer=layer,
             method=method.name,
             mass=mass,
-            image_size=image.size,
+            image_size=about.image.size,
             probability=self.classifier.chance(self.probabilities[k], concept.units),
-            image=image,
+            image=about.image,
             units=concept.units,
+            objects=about.objects(method, values, concept),
         )
 
     @contextmanager
@@ -276,6 +289,14 @@ class Session:
             ) from error
 
 
+@contextmanager
+def _new_session(
+    classifier: Classifier, against: Sequence[Cue], image: Image.Image, method: Method, scales: Sequence[float]
+) -> Iterator[Session]:
+    inputs = {scale: classifier.prepared(image, scale)[None] for scale in scales}
+    yield Session(classifier, inputs, [method], against=against)
+
+
 def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) -> list[str]:
     """The layers at which a method is read if none is named."""
     if method.place == "input":
@@ -287,8 +308,8 @@ def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) ->
     return [classifier.layer or default_layer(classifier.module, batch[:1])]
 
 
-def _named(layer: str | Sequence[str]) -> list[str]:
-    layers = [layer] if isinstance(layer, str) else list(layer)
+def _named(classifier: Classifier, layer: Layers) -> list[str]:
+    layers = layer_names(classifier.module, layer)
     if not layers:
         raise LayerError("no layer was named: name one, or give None for the classifier's own best")
     return layers
@@ -347,15 +368,21 @@ class SessionCache:
         image: ImageSource,
         concepts: Sequence[Cue] | Cue | None = None,
         *,
-        layer: str | Sequence[str] | None = None,
+        layer: Layers | None = None,
         method: str = METHOD,
         against: Sequence[Cue] | Cue | None = None,
-    ) -> list[AttentionMap]:
+    ) -> AttentionMaps:
         """As `excite.attend`, but the network runs only where no session is kept for the image, method and layer."""
         picture, chosen = read_image(image), find_method(method)
         with self._session(picture, chosen, layer, against) as session:
-            (maps,) = session.attend(chosen, [as_list(concepts)], [picture])
+            again = partial(self._again, as_list(against) or ())
+            (maps,) = session.attend(chosen, [as_list(concepts)], [picture], again)
         return maps
+
+    def _again(
+        self, against: Sequence[Cue], image: Image.Image, method: Method, scales: Sequence[float]
+    ) -> AbstractContextManager[Session]:
+        return self._session(image, method, None, against, scales)
 
     def findings(self, image: ImageSource, most: int = 5, *, method: str = METHOD) -> list[tuple[str, float]]:
         """The most probable classes of an image with their probabilities; a word of several units is listed once.
@@ -396,16 +423,22 @@ class SessionCache:
 
     @contextmanager
     def _session(
-        self, image: Image.Image, method: Method, layer: str | Sequence[str] | None, against: Sequence[Cue] | Cue | None
+        self,
+        image: Image.Image,
+        method: Method,
+        layer: Layers | None,
+        against: Sequence[Cue] | Cue | None,
+        scales: Sequence[float] = (),
     ) -> Iterator[Session]:
         """The kept session of an image and a method, or a new one, with its lock held; it is kept after its use."""
-        layers = None if layer is None else tuple(_named(layer))
+        layers = None if layer is None else tuple(_named(self.classifier, layer))
         pixels = fingerprint([image.mode, image.size], image.tobytes(), digits=64)
-        key = (pixels, method.name, layers, tuple(as_list(against) or ()), weight_versions(self.classifier))
+        scales = tuple(scales or method.scales)
+        key = (pixels, method.name, layers, scales, tuple(as_list(against) or ()), weight_versions(self.classifier))
         session = self._sessions.get(key)
         if session is None:
-            inputs = {scale: self.classifier.prepared(image, scale)[None] for scale in method.scales}
-            session = Session(self.classifier, inputs, [method], layer=layer, against=against)
+            inputs = {scale: self.classifier.prepared(image, scale)[None] for scale in scales}
+            session = Session(self.classifier, inputs, [method], layer=layers, against=against)
             with self._lock:
                 self.runs += 1
         with session.lock:

@@ -102,7 +102,7 @@ class TestAnswers:
         assert made.failures == []
         for number, answer in enumerate(answers):
             assert list(answer) == ["image", "maps"]
-            assert list(answer["maps"][0]) == "concept probability point box mass layer method overlay".split()
+            assert list(answer["maps"][0]) == "concept probability point box boxes mass layer method overlay".split()
             assert [one["overlay"] for one in answer["maps"]] == [f"out/{number}.{of}.jpg" for of in ("cat", "AC-DC")]
         drawn = {f"{n}.{of}.jpg" for n in range(3) for of in ("cat", "AC-DC")}
         assert set(files()) == {"answers.jsonl", "index.html"} | drawn
@@ -310,7 +310,7 @@ class TestReport:
         assert first == old
         told = [{"concepts": ["cat"], "layers": None, "method": "mwp", "against": []}] * 3
         told += [{"concepts": ["dog"], "layers": ["0"], "method": "c-mwp", "against": ["cat"]}] * 3
-        assert [line["question"] for line in others] == [{"model": "tiny", **one, "alpha": 1.0} for one in told]
+        assert [line["question"] for line in others] == [{"model": "tiny", **one, "alpha": None} for one in told]
 
 
 class TestWorkers:

@@ -11,7 +11,7 @@ import excite
 from excite.methods import METHODS
 from excite.methods.base import largest_region, resized
 from excite.methods.excitation import LARGER
-from excite.methods.extent import BACKGROUND, LOSING, likeness
+from excite.methods.extent import BACKGROUND, CONTRAST, LOSING, likeness
 from excite.models import Preprocess
 
 
@@ -26,7 +26,7 @@ def classifier(module):
     return excite.wrap(module, labels=list("abcd"), preprocess=Preprocess(28))
 
 
-def by_hand(classifier, module, picture, name):
+def by_hand(classifier, module, picture, name, contrast=0.0):
     """The map once more, with loops and without the helpers."""
     evidence, alike, masses = [], [], []
     for scale in (1.0, LARGER):
@@ -37,6 +37,10 @@ def by_hand(classifier, module, picture, name):
         masses.append(won.mass)
         on_fine = resized(won.values[None], fine.shape[-2:])[0].double()
         on_fine /= on_fine.mean()
+        if contrast:
+            (more,) = excite.attend(sized, picture, name, method="c-mwp", layer="coarse")
+            more = resized(more.values[None], fine.shape[-2:])[0].double()
+            on_fine = (1 - contrast) * on_fine + contrast * more / more.mean()
         height, width = on_fine.shape
         directions = {
             (y, x): fine[:, y, x] / fine[:, y, x].norm().clamp(min=1e-12) for y in range(height) for x in range(width)
@@ -48,14 +52,17 @@ def by_hand(classifier, module, picture, name):
         evidence.append(on_fine.float())
         alike.append(((score - score.min()) / (score.max() - score.min())).float())
     grid = evidence[1].shape
-    both = sum(resized(each[None], grid) for each in evidence) * sum(resized(each[None], grid) for each in alike)
-    kept = largest_region(both)[0]
+    evidence, alike = (sum(resized(each[None], grid) for each in both) for both in (evidence, alike))
+    kept = (evidence * alike**2 if contrast else largest_region(evidence * alike))[0]
     return kept / kept.sum() * sum(masses) / 2
 
 
-def test_it_is_what_it_says(classifier, module, picture):
-    (found,) = excite.attend(classifier, picture, "b", method="extent", layer="coarse+fine")
-    torch.testing.assert_close(found.values, by_hand(classifier, module, picture, "b"), rtol=1e-4, atol=1e-7)
+@pytest.mark.parametrize(("method", "contrast"), [("extent", 0.0), ("c-extent", CONTRAST)])
+def test_it_is_what_it_says(classifier, module, picture, method, contrast):
+    other, found = excite.attend(classifier, picture, ["a", "b"], method=method, layer="coarse+fine")
+    expected = by_hand(classifier, module, picture, "b", contrast)
+    torch.testing.assert_close(found.values, expected, rtol=1e-4, atol=1e-7)
+    assert not torch.allclose(other.values, expected)
 
 
 def test_winners_of_several_layers_count_the_same(classifier, picture):
@@ -119,3 +126,48 @@ def test_the_largest_region_is_scipys(seed):
 
 def test_an_even_map_has_no_region_and_stays():
     assert torch.equal(largest_region(torch.ones(1, 3, 3)), torch.ones(1, 3, 3))
+
+
+class TestShownBoxes:
+    """The boxes of a map are those of `locate`: found on demand, for all maps of a call, if winners made the map."""
+
+    @pytest.fixture
+    def counted(self):
+        torch.manual_seed(0)
+        parts = [nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()]
+        net = nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)).eval()
+        sizes = []
+        net.register_forward_pre_hook(lambda _module, arguments: sizes.append(tuple(arguments[0].shape[-2:])))
+        layers = {"preprocess": excite.models.Preprocess(shorter_side=28), "layer": "4", "verify": False}
+        return excite.wrap(net, **layers), sizes
+
+    picture = torch.rand(3, 28, 28, generator=torch.Generator().manual_seed(0))
+
+    def test_on_demand_and_once(self, counted):
+        classifier, sizes = counted
+        excite.attend(classifier, self.picture, [0, 1])
+        sizes.clear()
+        maps = excite.attend(classifier, self.picture, [0, 1])
+        assert set(sizes) == {(28, 28)}  # the larger scale waits
+        boxes = [found.box() for found in maps]
+        assert (52, 52) in sizes
+        runs = len(sizes)
+        assert [found.box() for found in maps] == boxes
+        assert len(sizes) == runs
+        assert boxes == [found.box for found in excite.locate(classifier, self.picture, [0, 1])]
+        assert [found.box() for found in excite.SessionCache(classifier).attend(self.picture, [0, 1])] == boxes
+
+    def test_other_methods_keep_their_own(self, counted):
+        classifier, sizes = counted
+        for method in ("grad-cam", "grad", "lrp", "center"):
+            (found,) = excite.attend(classifier, self.picture, 1, method=method)
+            sizes.clear()
+            assert found.box() == found.box(alpha=1.0)
+            assert sizes == []
+
+    def test_a_network_of_one_size(self):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 64, 3)).eval()
+        classifier = excite.wrap(net, preprocess=lambda _: self.picture[:, :8, :8], layer="1", verify=False)
+        (found,) = excite.attend(classifier, self.picture, 1)
+        assert found.box() is not None

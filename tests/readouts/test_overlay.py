@@ -1,5 +1,7 @@
 """A map at the size of its image and over it, marks on any ground, and colours that show order to every eye."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from excite.errors import ExciteError
-from excite.readouts.overlay import TABLES, lightness, overlay, signed_colours, upsample
+from excite.readouts.box import maximum_point
+from excite.readouts.overlay import TABLES, Style, lightness, overlay, signed_colours, upsample
 
 
 def plain(colour=(120, 120, 120), size=(90, 60)):
@@ -38,7 +41,7 @@ def test_an_empty_map_dims_the_picture_and_keeps_its_detail():
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8))
     drawn = array(overlay(picture, torch.zeros(7, 7)))
     grey = array(picture.convert("L"))[:, :, None]
-    expected = 0.8 * (0.15 * array(picture) + 0.85 * grey)
+    expected = 0.8 * (0.4 * array(picture) + 0.6 * grey)
     assert np.abs(drawn - expected).max() <= 3
 
 
@@ -67,7 +70,7 @@ def test_rounding_errors_and_the_swing_of_the_cubic_stay_invisible_and_scale_doe
 def test_marks_show_on_any_background(grey, width, height):
     picture, nothing = plain((grey,) * 3, (width, height)), torch.zeros(3, 3)
     bare = lightness(array(overlay(picture, nothing)))
-    boxed = lightness(array(overlay(picture, nothing, box=(2, 2, width - 2, height - 2))))
+    boxed = lightness(array(overlay(picture, nothing, boxes=[(2, 2, width - 2, height - 2)])))
     assert np.abs(boxed - bare)[2:-2, 1:4].max(axis=1).min() > 45  # all along the left side
     x, y = width // 2, height // 2
     ringed = lightness(array(overlay(picture, nothing, point=(x, y))))
@@ -88,7 +91,7 @@ def test_the_ring_is_around_the_point():
 
 def test_the_box_is_drawn_on_its_outermost_pixels_of_a_copy():
     picture = plain(size=(200, 200))
-    marked = array(overlay(picture, torch.zeros(3, 3), box=(50, 60, 80, 100)))
+    marked = array(overlay(picture, torch.zeros(3, 3), boxes=[(50, 60, 80, 100)]))
     for edge in (marked[60:100, 50], marked[60:100, 79], marked[60, 50:80], marked[99, 50:80]):
         assert (edge == 255).all()
     for beside in (marked[62:98, 52:78], marked[:59], marked[101:]):
@@ -100,7 +103,7 @@ def test_the_box_is_drawn_on_its_outermost_pixels_of_a_copy():
 def test_marks_at_the_border_and_on_one_pixel(side):
     for size in ((90, 60), (1, 1)):
         for point in ((0, 0), (size[0] - 1, 0), (size[0] - 1, size[1] - 1)):
-            assert overlay(plain(size=size), torch.ones(side, side), point=point, box=(0, 0, *size)).size == size
+            assert overlay(plain(size=size), torch.ones(side, side), point=point, boxes=[(0, 0, *size)]).size == size
 
 
 @pytest.mark.parametrize(
@@ -109,12 +112,42 @@ def test_marks_at_the_border_and_on_one_pixel(side):
         ({"opacity": -0.1}, "opacity must be within"),
         ({"opacity": float("nan")}, "opacity must be within"),
         ({"point": (90, 0)}, r"point \(90, 0\) is outside the image of 90 x 60"),
-        ({"box": (5, 5, 5, 9)}, "holds no pixel"),
+        ({"boxes": [(5, 5, 5, 9)]}, "holds no pixel"),
+        ({"style": "neon"}, "no style 'neon': use one of heat, spotlight, contours"),
     ],
 )
 def test_options_that_make_no_sense(options, said):
     with pytest.raises(ExciteError, match=said):
         overlay(plain(), spot().requires_grad_(), **options)
+
+
+def test_a_dark_photograph_does_not_turn_black():
+    noise = np.random.default_rng(0).integers(0, 40, (60, 90, 3), dtype=np.uint8)
+    drawn = lightness(array(overlay(Image.fromarray(noise), torch.zeros(7, 7))))
+    assert drawn.mean() > lightness(noise).mean() + 15
+    light = Image.fromarray(noise + 150)
+    assert lightness(array(overlay(light, torch.zeros(7, 7)))).mean() < lightness(array(light)).mean()
+
+
+def test_three_styles():
+    picture, values = Image.fromarray(np.full((60, 90, 3), (200, 90, 60), np.uint8)), spot()
+    heat, spotlight, contours = (array(overlay(picture, values, style=style)) for style in get_args(Style))
+    x, y = maximum_point(values, picture.size)
+    before = array(picture)
+    assert np.abs(spotlight[y, x] - before[y, x]).max() <= 2  # the image itself where the evidence is
+    assert lightness(spotlight)[0, 0] < lightness(before)[0, 0] - 20
+    changed = (np.abs(contours - before).max(axis=2) > 3).mean()
+    assert 0.02 < changed < 0.5  # lines alone
+    assert np.abs(heat - before).max(axis=2).min() > 3  # all of it is dimmer or covered
+    spread = heat[0, 0].max() - heat[0, 0].min()
+    assert spread > 0.25 * (before[0, 0].max() - before[0, 0].min())  # and keeps some colour
+
+
+def test_marks_can_be_seen_on_a_telephone():
+    picture = Image.new("RGB", (1600, 1200), (90, 120, 150))
+    drawn = overlay(picture, torch.zeros(3, 3), boxes=[(300, 300, 1200, 900)]).resize((390, 292), Image.Resampling.BOX)
+    row = lightness(array(drawn))[146]
+    assert (row > 70).sum() >= 3  # bright pixels, on either side
 
 
 def test_lightness_of_known_colours():

@@ -20,7 +20,6 @@ from excite.io.drawn import draw, file_names, is_drawn, map_names, shrunk
 from excite.io.files import save_npy
 from excite.jobs import Executor, ResultStore
 from excite.jobs.loop import answered
-from excite.readouts.box import DEFAULT_ALPHA
 from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from excite.attention import AttentionMap
     from excite.jobs import Entry
     from excite.models import Choice, Classifier
+    from excite.readouts.overlay import Style
 
     Answer = dict[str, Any]
     Row = Mapping[str, Any]  # `AttentionMap.to_dict`, and the name of its overlay
@@ -48,7 +48,7 @@ class AttendQuery:
     layers: tuple[str, ...] | None = None  # None: the classifier's default layer
     method: str = "c-mwp"
     against: tuple[str, ...] = ()
-    alpha: float = DEFAULT_ALPHA  # the threshold of the boxes, in means of the map
+    alpha: float | None = None  # the threshold of the box, in means of the map; None: the boxes of the objects
 
     def told(self) -> dict[str, Any]:
         """All arguments as plain values: those of the model as far as they are given, and the others.
@@ -56,7 +56,7 @@ class AttendQuery:
         Example:
             >>> from excite.models import Choice
             >>> AttendQuery(Choice("words"), ("dog",)).told()
-            {'model': 'words', 'concepts': ('dog',), 'layers': None, 'method': 'c-mwp', 'against': (), 'alpha': 1.0}
+            {'model': 'words', 'concepts': ('dog',), 'layers': None, 'method': 'c-mwp', 'against': (), 'alpha': None}
         """
         given = {name: value for name, value in asdict(self.model).items() if value is not None}
         return {**asdict(self), **given}
@@ -71,6 +71,7 @@ class Drawing:
     kind: str = "jpg"  # or png
     longest: int | None = LONGEST  # larger images are drawn smaller; None for their own size
     sheet: bool = True  # also a figure with all maps
+    style: Style = "heat"
 
     def shown(self, rows: Sequence[Row]) -> dict[str, float]:
         """The probability of each concept that is probable enough, most probable first.
@@ -221,7 +222,8 @@ class AttendWork:
     def key(self, task: AttendTask) -> str:
         """Changes when the image, the query or the program does; which concepts are drawn is left to `has_files`."""
         query = {**asdict(self.query), "model": self.query.model.key()}
-        files = None if self.drawing is None else [self.drawing.kind, self.drawing.longest]
+        drawing = self.drawing
+        files = None if drawing is None else [drawing.kind, drawing.longest, drawing.style]
         return fingerprint([query, files, self.arrays, *file_state(task.photo), __version__])
 
     def has_files(self, entry: Entry) -> bool:
@@ -259,12 +261,13 @@ class AttendWork:
         small = picture if drawing is None else shrunk(picture, drawing.longest)
         asked: list[object] = [os.path.realpath(task.photo), asdict(replace(query, concepts=None, layers=None))]
         asked += [small.size] if small.size != picture.size else []
+        asked += [drawing.style] if drawing is not None and drawing.style != "heat" else []
         about = [[found.concept, found.units, found.layer] for found in maps]
         wanted = set() if drawing is None else drawing.drawn(rows)
         for found, file, row, one in zip(maps, map_names(task.files, maps), rows, about, strict=True):
             path = self.out / f"{file}.npy"
             if drawing is not None and found.concept in wanted:
-                drawn = found.overlay(small, point=True, box=True, alpha=query.alpha)
+                drawn = found.overlay(small, point=True, box=True, alpha=query.alpha, style=drawing.style)
                 path = draw(drawn, self.out / f"{file}.{drawing.kind}", [asked, one])
                 row["overlay"] = path.name
                 yield path
@@ -272,7 +275,7 @@ class AttendWork:
                 yield save_npy(found.values, path.with_suffix(".npy"))
         if drawing is not None and drawing.sheet:
             several = query.layers is not None and len(query.layers) > 1
-            figure = compare(maps, rows="layer" if several else None, point=True, columns=5)
+            figure = compare(maps, rows="layer" if several else None, point=True, columns=5, style=drawing.style)
             yield draw(figure, self.out / f"{task.files}-maps.{drawing.kind}", [asked, about, "all"])
 
 

@@ -61,7 +61,13 @@ def command(
     against: Annotated[
         list[str] | None, Option(help='Contrast with this concept: "cat" --against dog. May be given several times.')
     ] = None,
-    alpha: Annotated[float, Option(help="The box surrounds what is above this many means of the map.")] = 1.0,
+    alpha: Annotated[
+        float | None,
+        Option(help="Instead of the boxes of objects, that around what is above this many means of the map."),
+    ] = None,
+    style: Annotated[
+        str, Option(metavar="STYLE", help="How maps are drawn: heat (colours), spotlight, or contours.")
+    ] = "heat",
     jobs: options.JobOptions,
     out: Annotated[Path, Option(help="The folder for overlays and results.")] = Path("excite-out"),
     at_least: Annotated[
@@ -93,6 +99,7 @@ def command(
     from excite.methods import find_method
     from excite.models import Choice
     from excite.readouts.box import checked_alpha
+    from excite.readouts.overlay import checked_style
 
     if kind not in KINDS:
         raise typer.BadParameter(f"there are no overlays of the format {kind!r}: choose {' or '.join(KINDS)}")
@@ -103,8 +110,10 @@ def command(
         raise MethodError("--method already says whether to contrast: give either --method or --contrast/--no-contrast")
     name = find_method(method or ("mwp" if contrast is False else "c-mwp")).name
     layers, others = tuple(layer or ()) or None, tuple(against or ())
-    query = AttendQuery(choice, tuple(wanted) or None, layers, name, others, checked_alpha(alpha))
-    drawing = Drawing(at_least, most or (None if wanted else 1), kind, None if full_size else LONGEST)
+    threshold = None if alpha is None else checked_alpha(alpha)
+    query = AttendQuery(choice, tuple(wanted) or None, layers, name, others, threshold)
+    size = None if full_size else LONGEST
+    drawing = Drawing(at_least, most or (None if wanted else 1), kind, size, style=checked_style(style))
     batch = Batch(query, out, drawing=drawing if overlays else None, arrays=arrays, fresh=fresh)
     for answer in progress(batch.answers(photos, executor), len(photos)):
         if as_json:
@@ -135,7 +144,7 @@ def _row(found: dict[str, Any]) -> dict[str, str]:
         "concept": found["concept"],
         "probability": "<0.1%" if probability < 0.001 else f"{probability:.1%}",
         "point": "nowhere" if point is None else "{}, {}".format(*point),
-        "box": "none" if box is None else "{}, {}, {}, {}".format(*box),
+        "box": "none" if box is None else "; ".join("{}, {}, {}, {}".format(*each) for each in found["boxes"]),
         "mass": f"{found['mass']:.3f}",
         "layer": found["layer"],
         "method": found["method"],

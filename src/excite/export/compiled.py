@@ -24,6 +24,7 @@ from excite.methods import find_method
 from excite.models import Preprocess
 from excite.models.classifier import identity
 from excite.propagation.excitation_pass import signals_at
+from excite.propagation.taps import layer_names
 from excite.session import Session, as_list, recommended_layers, weight_versions
 
 if TYPE_CHECKING:
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.attention import AttentionMap
+    from excite.attention import AttentionMaps
     from excite.export.trace import Sizes
     from excite.methods import Method, Units
     from excite.models import Classifier
-    from excite.session import Cue, ImageSource
+    from excite.session import Cue, ImageSource, Layer
 
 METHODS = ("mwp", "c-mwp")
 MAKERS = ("excite", "torch", "onnx", "onnxscript", "onnxruntime")  # what a graph depends on beside the network
@@ -51,7 +52,7 @@ LITTLE = 1 / 8  # of the weights' size: copying so much costs less than reading 
 def compile(  # noqa: A001 - the word that torch and re have for it, too
     classifier: Classifier,
     *,
-    layer: str | None = None,
+    layer: Layer | None = None,
     method: str = "c-mwp",
     size: tuple[int, int] | None = None,
     threads: int | None = None,
@@ -96,7 +97,7 @@ class Compiled:
         self,
         classifier: Classifier,
         *,
-        layer: str | None = None,
+        layer: Layer | None = None,
         method: str = "c-mwp",
         size: tuple[int, int] | None = None,
         threads: int | None = None,
@@ -111,13 +112,14 @@ class Compiled:
         self._method = find_method(method)
         example = example_sizes(classifier, size, dynamic=size is None)
         blank = torch.zeros(1, 3, example.height, example.width)
-        self.layer = layer or recommended_layers(self._method, classifier, blank)[0]
+        named = None if layer is None else layer_names(classifier.module, [layer])
+        self.layer = (named or recommended_layers(self._method, classifier, blank))[0]
         self._versions = weight_versions(classifier)
         self.path = _graph_path(classifier, self.layer, method, size)
         self._graph, self.sizes = self._opened(size, threads)
         self.classifier = _fitting(classifier, self.sizes)
 
-    def attend(self, image: ImageSource, concepts: Sequence[Cue] | Cue | None = None) -> list[AttentionMap]:
+    def attend(self, image: ImageSource, concepts: Sequence[Cue] | Cue | None = None) -> AttentionMaps:
         """Where in this image is the evidence for those concepts? As `excite.attend`, in a fraction of the time.
 
         Example:

@@ -19,6 +19,7 @@ from excite.io.files import atomic_write
 from excite.methods import find_method
 from excite.models import Preprocess
 from excite.propagation import prior
+from excite.propagation.taps import layer_names
 from excite.session import recommended_layers
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from excite.export.formats import MapFunction
     from excite.models import Classifier
+    from excite.session import Layer
 
 FORMATS = {".onnx": (write_onnx, open_onnx), ".pt2": (write_pt2, open_pt2)}
 LIMIT = 1e-4  # the largest difference from the library, as a share of the map's sum
@@ -66,7 +68,7 @@ def export(
     classifier: Classifier,
     path: str | os.PathLike[str],
     *,
-    layer: str | None = None,
+    layer: Layer | None = None,
     method: str = "c-mwp",
     size: tuple[int, int] | None = None,
     dynamic: bool | Literal["batch"] = True,
@@ -99,7 +101,8 @@ def export(
     check_overwrite(path)
     sizes = example_sizes(classifier, size, dynamic=dynamic)
     with quiet_torch():
-        where = layer or recommended_layers(find_method(method), classifier, noise_image(sizes)[None])[0]
+        named = None if layer is None else layer_names(classifier.module, [layer])
+        where = (named or recommended_layers(find_method(method), classifier, noise_image(sizes)[None]))[0]
         module = MapModule(classifier.module, where, method)
         _try_once(module, sizes, classifier)
         traced = trace_map(module, sizes)

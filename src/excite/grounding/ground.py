@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from excite.grounding.proposals import Proposals, Source
     from excite.models import Classifier
     from excite.readouts.figure import Box, WordMap
-    from excite.session import ImageSource
+    from excite.session import ImageSource, Layer
     from excite.vocabulary import ColourWord, PlaceWord, Reading
 
     Span = tuple[int, int]
@@ -140,7 +140,7 @@ def ground(  # noqa: PLR0913 - all but three may be left out
     *,
     proposals: str | Path | Source | Proposals = "hierarchy",
     method: str = METHOD,
-    layer: str | None = None,
+    layer: Layer | None = None,
     gamma: float = GAMMA,
     trust: float = TRUST,
     side: int = SIDE,
@@ -186,7 +186,7 @@ class GroundingSession(PhraseSession):
         proposals: Proposals,
         *,
         method: str = METHOD,
-        layer: str | None = None,
+        layer: Layer | None = None,
         trust: float = TRUST,
         side: int = SIDE,
     ) -> None:

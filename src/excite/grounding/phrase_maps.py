@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from excite.attention import AttentionMap
     from excite.methods import Method
     from excite.models import Classifier
+    from excite.session import Layer
     from excite.vocabulary import ColourWord, PlaceWord, Reading
 
     Plane = NDArray[np.floating[Any]]
@@ -94,7 +95,7 @@ class PhraseSession(Session):
         picture: Image.Image,
         methods: Sequence[Method],
         *,
-        layer: str | dict[Method, Sequence[str]] | None = None,
+        layer: Layer | dict[Method, Sequence[str]] | None = None,
         side: int = SIDE,
     ) -> None:
         if classifier.labels is None:
@@ -136,7 +137,7 @@ def map_phrases(
     phrases: Sequence[str],
     *,
     method: str = "c-mwp",
-    layer: str | None = None,
+    layer: Layer | None = None,
     side: int = SIDE,
     hints: bool = True,
 ) -> list[PhraseMap]:

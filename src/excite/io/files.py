@@ -122,6 +122,20 @@ def save_png(image: Image.Image, path: str | os.PathLike[str]) -> Path:
     return atomic_write(path, lambda file: image.save(file, format="PNG"))
 
 
+PICTURE_KINDS: dict[str, dict[str, Any]] = {  # by suffix, with the settings of Pillow
+    ".png": {"format": "PNG"},
+    ".jpg": {"format": "JPEG", "quality": 90},
+    ".jpeg": {"format": "JPEG", "quality": 90},
+    ".webp": {"format": "WEBP", "quality": 90},
+}
+
+
+def save_picture(image: Image.Image, path: str | os.PathLike[str]) -> Path:
+    """Write an image in the format of its suffix, one of `PICTURE_KINDS`."""
+    settings = PICTURE_KINDS[Path(path).suffix.lower()]
+    return atomic_write(path, lambda file: image.save(file, **settings))
+
+
 def save_npy(array: np.ndarray[Any, Any] | Tensor, path: str | os.PathLike[str]) -> Path:
     """Write numbers as NPY without pickles, so that they are safe to load."""
     numbers = array if isinstance(array, np.ndarray) else to_numpy(array)

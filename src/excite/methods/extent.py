@@ -1,29 +1,42 @@
 """The extent of the main object, for boxes (docs/methods.md): winning probabilities are highest on a part of it.
 
 So each is multiplied by how much more similar its position is, at a finer layer, to the winners than to the losers.
+`extent` keeps the largest region of that. `c-extent`, for photographs of several things, adds contrastive evidence, as
+that tells the concept from what is beside it; relies more on similarity; and keeps all regions, one for each object.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
+from excite.errors import ModelError
 from excite.methods.base import Maps, Method, Passes, largest_region, resized
 from excite.methods.excitation import LARGER
 from excite.propagation.excitation_pass import Units, signals_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
-    from torch import Tensor
+    from PIL import Image
+
+    from excite.propagation import ExcitationPass
+
+    Concept = Any  # of a vocabulary
+    Opening = Callable[[Image.Image, Method, Sequence[float]], AbstractContextManager[Any]]  # of a session
 
 JOINT = "+"  # between layers: probabilities are read at all but the last, activations compared at the last
 SHARPER = 2  # the winners' own activation is the mean with these powers of the map as weights: its strongest positions
 LOSING = 0.3  # means of the map; what wins much less than that is background, all of it alike
 SCALES = (1.0, LARGER)
 BACKGROUND = 0.75  # how much being like the background takes away
+CONTRAST, SIMILAR = 0.3, 2.0  # of c-extent: the part of contrastive evidence, and the exponent of likeness
 
 
 def taps(layer: str) -> tuple[str, ...]:
@@ -44,31 +57,48 @@ def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
 
 
 def _extent(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
-    return {layer: torch.stack([_at(passes, [each], taps(layer)) for each in units]) for layer in layers}
+    return {layer: torch.stack([_at(passes, [each], taps(layer))[0] for each in units]) for layer in layers}
 
 
-def _at(passes: Passes, units: Units, layers: tuple[str, ...]) -> Tensor:
-    """The map [images, h, w] of one signal."""
-    scales = [_at_scale(passes, units, layers, scale) for scale in SCALES]
+def _contrastive(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
+    return {layer: _at(passes, units, taps(layer), CONTRAST) for layer in layers}
+
+
+def _at(passes: Passes, units: Units, layers: tuple[str, ...], contrast: float = 0.0) -> Tensor:
+    """The maps [signals, images, h, w]; without contrast only the largest region of each."""
+    scales = [_at_scale(passes, units, layers, scale, contrast) for scale in SCALES if scale in passes.inputs]
     grid = scales[-1][0].shape[-2:]
     evidence, alike = (_mean(resized(each[k], grid) for each in scales) for k in (0, 1))
-    found = largest_region(evidence * alike)
+    found = evidence * alike**SIMILAR if contrast else largest_region(evidence * alike)
     total = found.sum((1, 2), keepdim=True)
-    return torch.where(total > 0, found / total, 0) * _mean(each[2] for each in scales)
+    maps = torch.where(total > 0, found / total, 0) * _mean(each[2] for each in scales)
+    return maps.view(len(units), -1, *grid)
 
 
 def _mean(values: Iterable[Tensor]) -> Tensor:
     return torch.stack(list(values)).mean(dim=0)
 
 
-def _at_scale(passes: Passes, units: Units, layers: tuple[str, ...], scale: float) -> tuple[Tensor, Tensor, Tensor]:
+def _at_scale(
+    passes: Passes, units: Units, layers: tuple[str, ...], scale: float, contrast: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """The evidence in means of the map, the likeness of each position, and how much of the signal arrived."""
     forward = passes.excitation(scale)
-    arrived = forward.down(signals_at(forward.output, units)[0], layers=layers[:-1] or layers)
-    won = [each.detach().sum(dim=1).clamp(min=0) for each in arrived.values()]
+    won = _won(forward, units, layers)
     activations = forward.readings[layers[-1]].activation.detach().to(won[0])
-    evidence = _mean(_even(resized(each, activations.shape[-2:])) for each in won)
+    stretched = partial(resized, size=activations.shape[-2:])
+    evidence = _mean(_even(stretched(each)) for each in won)
+    if contrast:
+        more = _mean(_even(stretched(each)) for each in _won(forward, units, layers, dual=-1.0))
+        evidence = (1 - contrast) * evidence + contrast * more
+    activations = activations.repeat(len(units), 1, 1, 1)
     return evidence, likeness(activations, evidence), won[0].sum((1, 2), keepdim=True)
+
+
+def _won(forward: ExcitationPass, units: Units, layers: tuple[str, ...], dual: float = 0.0) -> list[Tensor]:
+    """The maps [signals x images, h, w] of the layers at which probabilities are read."""
+    arrived = forward.down(signals_at(forward.output, units), dual=dual, layers=layers[:-1] or layers)
+    return [each.detach().sum(dim=-3).clamp(min=0).flatten(0, 1) for each in arrived.values()]
 
 
 def _even(maps: Tensor) -> Tensor:
@@ -79,3 +109,47 @@ def _even(maps: Tensor) -> Tensor:
 
 _ABOUT = "for boxes: the extent of the main object, from winners and similar activations"
 EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps, main=True)
+_ALL = "for boxes: the extent of every object of the concept, with contrast (the boxes that are shown)"
+C_EXTENT = Method("c-extent", _ALL, _contrastive, place="joint", scales=SCALES, taps=taps, plain=EXTENT)
+
+
+class Extents:
+    """The extent of the objects of some concepts in one image, made for all of them when one is first asked for.
+
+    It needs a second, larger scale of the image and takes several times as long as the maps themselves; so it waits
+    until a box is asked for. A network that takes images of one size only is run at that size alone.
+
+    Attributes:
+        image: as it was before preprocessing.
+        rivals: the concepts to contrast with.
+    """
+
+    def __init__(
+        self, opening: Opening, image: Image.Image, concepts: Sequence[Concept], rivals: Sequence[Concept]
+    ) -> None:
+        self.image, self.rivals = image, rivals
+        self._opening, self._concepts = opening, concepts
+        self._lock, self._maps = threading.Lock(), dict[int, Tensor]()
+
+    def objects(self, method: Method, values: Tensor, concept: Concept) -> Callable[[], Tensor] | None:
+        """How to make the map whose regions are the objects of a map by a method; None for methods of another kind."""
+        if method.place == "joint":
+            return lambda: values
+        winners = method.forward == "excitation" and method.place == "layer"
+        return partial(self.of, self._concepts.index(concept)) if winners else None
+
+    def of(self, number: int) -> Tensor:
+        """The map [h, w] of one of the concepts."""
+        with self._lock:
+            if not self._maps:
+                try:
+                    self._maps.update(self._made(SCALES))
+                except ModelError:  # of the larger image
+                    self._maps.update(self._made((1.0,)))
+            return self._maps[number]
+
+    def _made(self, scales: Sequence[float]) -> Iterator[tuple[int, Tensor]]:
+        with self._opening(self.image, C_EXTENT, scales) as session:
+            units = [[session.start(0, concept, self.rivals)] for concept in self._concepts]
+            (maps,) = session.maps(C_EXTENT, units).values()
+        return enumerate(maps[:, 0].detach().float().clamp(min=0))

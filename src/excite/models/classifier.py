@@ -115,9 +115,7 @@ class Classifier:
             return self.preprocess(picture)
         if isinstance(self.preprocess, Preprocess):
             return self.preprocess.scaled(scale)(picture)
-        usual = self.preprocess(picture)[None]
-        height, width = (max(1, int(side * scale)) for side in usual.shape[-2:])
-        return functional.interpolate(usual, (height, width), mode="bicubic", antialias=True)[0]
+        return rescaled(self.preprocess(picture)[None], scale)[0]
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Probabilities [N, C] of the module's logits.
@@ -159,6 +157,12 @@ class Classifier:
         if len(self.labels) != outputs:
             raise ModelError(f"{self.name} has {outputs} outputs but {len(self.labels)} labels: give one for each.")
         return self.labels
+
+
+def rescaled(batch: Tensor, scale: float) -> Tensor:
+    """Preprocessed images [N, 3, H, W] at another scale."""
+    height, width = (max(1, int(side * scale)) for side in batch.shape[-2:])
+    return batch if scale == 1 else functional.interpolate(batch, (height, width), mode="bicubic", antialias=True)
 
 
 def network_identity(network: nn.Module, without: str = "") -> str:

@@ -24,10 +24,13 @@ from excite.models.cards import MODELS, Card
 from excite.models.classifier import Classifier, Preprocess
 from excite.models.fully_convolutional import fully_convolutional as slide
 from excite.models.sources import caffe_card, timm_card, torchvision_card
+from excite.propagation.taps import layer_names
 from excite.vocabulary import Labels
 
 if TYPE_CHECKING:
     from PIL import Image
+
+    from excite.propagation.taps import Layer
 
 RANDOM = "random"
 FACTS, WEIGHTS, FORMAT = "classifier.json", "weights.safetensors", 1  # of a saved classifier
@@ -106,7 +109,7 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
     *,
     labels: Words | None = None,
     preprocess: Callable[[Image.Image], Tensor] | None = None,
-    layer: str | None = None,
+    layer: Layer | None = None,
     name: str | None = None,
     multilabel: bool | range = False,
     fully_convolutional: bool | int = False,
@@ -119,7 +122,7 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
         labels: One for each output: a word, or its synonyms with its name first.
         preprocess: The preprocessing of an image; by default that of most networks trained on ImageNet with torch
             (shorter side 224, the usual mean and deviation of each channel).
-        layer: The default layer.
+        layer: The default layer: a module of the network, or its name.
         name: For display; by default the name of the module's class.
         multilabel: The outputs are independent, all or those of a range.
         fully_convolutional: Apply the network to every window of an image larger than its training images; a
@@ -142,6 +145,7 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
         )
     if not isinstance(module, nn.Module):
         raise ModelError(f"The model is a {type(module).__name__}: pass a torch.nn.Module.")
+    layers = () if layer is None else tuple(layer_names(module, [layer]))
     prepare = USUAL_PREPROCESS if preprocess is None else preprocess
     side = _trained_side(prepare) if fully_convolutional is True else fully_convolutional
     return Classifier(
@@ -149,9 +153,9 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
         preprocess=prepare,
         labels=_as_labels(labels),
         name=type(module).__name__ if name is None else name,
-        layer=layer,
+        layer=layers[0] if layers else None,
         multilabel=multilabel,
-        layers=() if layer is None else (layer,),
+        layers=layers,
         verified=set() if verify else None,
     )
 

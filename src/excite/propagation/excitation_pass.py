@@ -19,7 +19,7 @@ from excite.propagation.graph import Subgraph, carried, carry, check, down, memo
 from excite.propagation.operations import OPERATIONS
 from excite.propagation.provenance import leads_to_tap, nodes_below
 from excite.propagation.rules import Affine
-from excite.propagation.taps import ForwardPass, Start
+from excite.propagation.taps import ForwardPass, Layers, Start
 
 if TYPE_CHECKING:
     from excite.propagation.graph import Observer
@@ -39,7 +39,7 @@ class ExcitationPass(ForwardPass):
     Args:
         module: any network in plain PyTorch. It is left exactly as it was found.
         inputs: what it is called with: a tensor, or a tuple of arguments.
-        layers: names of the modules to read (as in ``module.named_modules()``). A module that is called several
+        layers: the modules to read, or their names (as in ``module.named_modules()``). A module that is called several
             times is read at its last call; ``name#0`` is its first call, ``name#1`` its second. ``input`` is what the
             network is given.
         reuse: signals will be propagated more than once. Otherwise the normalisers that they share are not kept, which
@@ -53,7 +53,7 @@ class ExcitationPass(ForwardPass):
     """
 
     def __init__(
-        self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str], *, reuse: bool = True
+        self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Layers, *, reuse: bool = True
     ) -> None:
         self._reuse, self._carry = reuse, choose(carry)
         super().__init__(module, inputs, layers, OPERATIONS)

@@ -29,7 +29,7 @@ from excite.propagation.graph import copies, hidden, node_name, refusal, rule_of
 from excite.propagation.operations import NODES, OPERATIONS, Operation, main_and_gate, range_of
 from excite.propagation.provenance import Provenance, is_above_tap, nodes_below, provenance_of, set_provenance
 from excite.propagation.rules import Rule, Shares
-from excite.propagation.taps import ForwardPass
+from excite.propagation.taps import ForwardPass, Layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ class Gradients(ForwardPass):
 
     top = ForwardPass.top  # part of the public interface
 
-    def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str]) -> None:
+    def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Layers) -> None:
         self._switch = Switch()
         super().__init__(module, inputs, layers, _operations(self._switch))
         self.activations = {layer: reading.activation for layer, reading in self.readings.items()}

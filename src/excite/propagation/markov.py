@@ -20,6 +20,7 @@ from excite.propagation.excitation_pass import ExcitationPass, as_signal
 from excite.propagation.fast.kernels import FastAffine
 from excite.propagation.graph import Subgraph, down, outputs_of
 from excite.propagation.rules import Tap
+from excite.propagation.taps import Layer, Layers, layer_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +62,7 @@ class AbsorbingChain:
         return values.reshape(self.shapes[layer])
 
 
-def transition_matrix(module: nn.Module, inputs: Tensor, upper: str | None, lower: str) -> Tensor:
+def transition_matrix(module: nn.Module, inputs: Tensor, upper: Layer | None, lower: Layer) -> Tensor:
     """The probability that a path from each unit of ``upper`` passes each unit of ``lower``.
 
     Args:
@@ -79,13 +80,14 @@ def transition_matrix(module: nn.Module, inputs: Tensor, upper: str | None, lowe
         >>> transition_matrix(net, torch.ones(1, 3), None, "1").shape
         torch.Size([2, 4])
     """
-    excitation = ExcitationPass(module, inputs, [lower] if upper is None else [upper, lower])
-    shape = excitation.output.shape if upper is None else excitation.readings[upper].probe.shape
-    _check_size(shape.numel(), excitation.readings[lower].probe.numel())
-    return _steps(excitation, upper, shape, [lower], absorbing=False)[0]
+    *above, below = layer_names(module, [lower] if upper is None else [upper, lower])
+    excitation, start = ExcitationPass(module, inputs, [*above, below]), above[0] if above else None
+    shape = excitation.output.shape if start is None else excitation.readings[start].probe.shape
+    _check_size(shape.numel(), excitation.readings[below].probe.numel())
+    return _steps(excitation, start, shape, [below], absorbing=False)[0]
 
 
-def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Sequence[str]) -> AbsorbingChain:
+def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Layers) -> AbsorbingChain:
     """The absorbing chain over the output units and the units of ``layers``, of which the last one absorbs.
 
     ``layers`` are given from the top down. In networks with branches a step goes from a unit to the next of these
@@ -100,6 +102,7 @@ def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Sequence[str]) ->
         >>> chain.mwp(0, "1").shape
         torch.Size([1, 4])
     """
+    layers = layer_names(module, layers)
     excitation = ExcitationPass(module, inputs, layers)
     lowest = layers[-1]
     shapes = {layer: reading.probe.shape for layer, reading in excitation.readings.items()}
@@ -162,7 +165,7 @@ def sample_winners(
     inputs: Tensor,
     signal: Tensor | int | Mapping[int, float],
     *,
-    layers: Sequence[str],
+    layers: Layers,
     count: int = 1000,
     seed: int = 0,
 ) -> Walks:
@@ -211,7 +214,7 @@ def sample_winners(
 
 
 def winner_take_all(
-    module: nn.Module, inputs: Tensor, unit: int, *, layers: Sequence[str], tolerance: float = 0.0
+    module: nn.Module, inputs: Tensor, unit: int, *, layers: Layers, tolerance: float = 0.0
 ) -> dict[str, Tensor]:
     """The deterministic winner-take-all of Selective Tuning, for comparison: a binary map for each layer.
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
+from torch import nn
 
 from excite.propagation.excitation_pass import ExcitationPass, as_signal
+from excite.propagation.taps import layer_names
 from excite.propagation.verify import verify as verification
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import Tensor, nn
+    from torch import Tensor
+
+    from excite.propagation.taps import Layer, Layers
 
 
 @overload
@@ -21,7 +25,7 @@ def mwp(
     inputs: Tensor | tuple[Any, ...],
     signal: Tensor | int | Mapping[int, float],
     *,
-    layer: str,
+    layer: Layer,
     contrastive: bool = False,
     dual: bool = False,
     verify: bool = False,
@@ -34,7 +38,7 @@ def mwp(
     inputs: Tensor | tuple[Any, ...],
     signal: Tensor | int | Mapping[int, float],
     *,
-    layer: list[str] | tuple[str, ...],
+    layer: list[Layer] | tuple[Layer, ...],
     contrastive: bool = False,
     dual: bool = False,
     verify: bool = False,
@@ -46,7 +50,7 @@ def mwp(
     inputs: Tensor | tuple[Any, ...],
     signal: Tensor | int | Mapping[int, float],
     *,
-    layer: str | list[str] | tuple[str, ...],
+    layer: Layers,
     contrastive: bool = False,
     dual: bool = False,
     verify: bool = False,
@@ -60,7 +64,7 @@ def mwp(
         signal: the top-down signal P(A_0). A class index; weights for several classes, ``{cat: 1, dog: -1}`` (any
             linear combination); a tensor of integers with one class for each image; a tensor of floats with one
             weight for each class, or of the output's shape, or several of those in a leading dimension.
-        layer: the name of a module, as in ``module.named_modules()``; several names give a dict.
+        layer: a module of the network, or its name as in ``module.named_modules()``; several give a dict, by names.
         contrastive: subtract the map of the dual unit, whose weights are the negatives (c-MWP). Signed, not truncated.
         dual: the map of the dual unit alone.
         verify: run the network a few more times, with changed activations, and refuse it where its output responds
@@ -82,7 +86,7 @@ def mwp(
         >>> mwp(net, torch.ones(1, 1, 4, 4), 2, layer="1").shape
         torch.Size([1, 2, 2, 2])
     """
-    layers = [layer] if isinstance(layer, str) else list(layer)
+    layers = layer_names(module, layer)
     excitation = ExcitationPass(module, inputs, layers, reuse=False)
     signals = as_signal(signal, excitation.output)
     if verify:
@@ -91,4 +95,4 @@ def mwp(
     maps = excitation.down(signals, unit=sent[0], dual=sent[1])
     several = isinstance(signal, torch.Tensor) and signal.dim() > excitation.output.dim()
     result = {name: maps[name] if several else maps[name][0] for name in layers}
-    return result[layer] if isinstance(layer, str) else result
+    return result[layers[0]] if isinstance(layer, str | nn.Module) else result

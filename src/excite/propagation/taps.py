@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections import OrderedDict
+from collections.abc import Iterable
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from threading import get_ident
@@ -26,7 +27,7 @@ from excite.propagation.rules import SignRouter, Tap, apply, version_of
 from excite.propagation.taint import Taint, lost, origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch.autograd.graph import GradientEdge
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     Inputs = tuple[Any, ...]  # what the network is called with
     Disturb = Callable[[Tensor], Tensor]
 
+Layer = str | nn.Module  # its name, as in ``named_modules()``, or the module itself
+Layers = Layer | Iterable[Layer]
 INPUT = "input"  # as a layer: what the network is given (a module of that name is still there as ``input#0``)
 _USUAL = frozenset([bool, int, float, str, tuple, list, dict, set, OrderedDict, type(None)])  # what modules are made of
 
@@ -46,11 +49,12 @@ class ForwardPass:
         self,
         module: nn.Module,
         inputs: Tensor | tuple[Any, ...],
-        layers: Sequence[str],
+        layers: Layers,
         operations: Mapping[str, Operation],
     ) -> None:
         self._module, self._inputs = module, inputs if isinstance(inputs, tuple) else (inputs,)
-        self._traced, self.readings = forward_pass(module, self._inputs, layers, operations)
+        names = layer_names(module, layers)
+        self._traced, self.readings = forward_pass(module, self._inputs, names, operations)
         self.output = self._traced.detach()
         if is_concrete():
             self._check_output()
@@ -294,6 +298,23 @@ def plain_modules(module: nn.Module) -> list[nn.Module]:
                 "load the same network as plain PyTorch code (TorchScript files keep no such code)"
             )
     return modules
+
+
+def layer_names(module: nn.Module, layers: Layers) -> list[str]:
+    """The names of layers of a network, one or several, also given as the modules themselves (``net.layer3``)."""
+    several = isinstance(layers, Iterable) and not isinstance(layers, str | nn.Module)
+    given: list[Any] = list(layers) if several else [layers]  # type: ignore[arg-type]
+    names: dict[int, str] = {}
+    for k, layer in enumerate(given):
+        if not isinstance(layer, str):
+            names = names or {id(child): name for name, child in plain_modules(module)[0].named_modules() if name}
+            if id(layer) not in names:
+                raise LayerError(
+                    f"this {type(layer).__name__} is no layer of {type(module).__name__}: give one of the modules of "
+                    "that very network, such as net.layer3, or its name"
+                )
+            given[k] = names[id(layer)]
+    return given
 
 
 def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:

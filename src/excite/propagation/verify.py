@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_map_only
 
 from excite.errors import ExciteError, NumberError, UnverifiedWarning, VerificationError
 from excite.propagation.gradients import Gradients
-from excite.propagation.taps import INPUT, as_found, find_layer, main_output, plain_modules
+from excite.propagation.taps import INPUT, Layers, as_found, find_layer, layer_names, main_output, plain_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -129,9 +129,7 @@ class Verification:
             warnings.warn(f"{line}; leave this out with wrap(..., verify=False)", UnverifiedWarning, stacklevel=3)
 
 
-def verify(
-    module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str], *, exact: bool = True
-) -> Verification:
+def verify(module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Layers, *, exact: bool = True) -> Verification:
     """Compare the response of a network's output to its layers with what passes through the graph.
 
     Takes the time of about six runs of the network for one layer. The network is left as it was found.
@@ -152,7 +150,7 @@ def verify(
         (1.0, torch.float64)
         >>> found.check()
     """
-    module = plain_modules(module)[0]
+    module, layers = plain_modules(module)[0], layer_names(module, layers)
     arguments = inputs if isinstance(inputs, tuple) else (inputs,)
     state = [*module.parameters(), *module.buffers()]
     exact = exact or any(each.is_inference() or each.dtype in HALF for each in state)  # autograd refuses the former

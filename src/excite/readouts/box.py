@@ -6,16 +6,23 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from excite.errors import ExciteError
+from excite.io.files import to_numpy
 from excite.readouts.overlay import Mode, checked_map, upsample
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
     from torch import Tensor
 
     Numbers = NDArray[np.int64]
 
+Box = tuple[int, int, int, int]  # half-open, x0, y0, x1, y1
+LEVEL = 0.8  # times the mean of a map of extent: what is above belongs to an object
+APART = 0.5  # of the evidence in the main region: what another region must have to be an object of its own
 DEFAULT_ALPHA = 1.0  # times the map's mean: evidence is strong above (the paper's alpha, there chosen per method)
 
 
@@ -37,7 +44,7 @@ def peak(upsampled: Tensor) -> tuple[int, int]:
 
 def threshold_box(
     values: Tensor, size: tuple[int, int], alpha: float = DEFAULT_ALPHA, mode: Mode = "bicubic"
-) -> tuple[int, int, int, int] | None:
+) -> Box | None:
     """The tightest box ``(x0, y0, x1, y1)`` around *all* pixels above ``alpha`` times the mean of the upsampled map.
 
     It is half-open, as crops and slices are: ``x1`` and ``y1`` are one past the last pixel. A pixel also has to be
@@ -49,7 +56,7 @@ def threshold_box(
     return None if checked_map(values).max() <= 0 else strong_box(upsampled, alpha)
 
 
-def strong_box(upsampled: Tensor, alpha: float = DEFAULT_ALPHA) -> tuple[int, int, int, int] | None:
+def strong_box(upsampled: Tensor, alpha: float = DEFAULT_ALPHA) -> Box | None:
     """The same for a map at the size of its image with a positive value."""
     strong = upsampled > (alpha * upsampled.mean()).clamp(min=0)
     columns, rows = strong.any(dim=0).nonzero(), strong.any(dim=1).nonzero()
@@ -63,6 +70,31 @@ def checked_alpha(alpha: float) -> float:
     if not (math.isfinite(alpha) and alpha >= 0):
         raise ExciteError(f"alpha must be a finite number of at least 0, not {alpha!r}: it multiplies the map's mean.")
     return alpha
+
+
+def region_boxes(values: Tensor, size: tuple[int, int], level: float = LEVEL, apart: float = APART) -> list[Box]:
+    """A box around each clearly separate region of a map of extent ``[h, w]``, that with the most evidence first.
+
+    A region is what hangs together above ``level`` times the mean of the map, at its own resolution; its box surrounds
+    what is above the mean when it alone is stretched over the image. One with less than ``apart`` of the evidence of
+    the first is no object of its own.
+    """
+    from scipy import ndimage  # not needed to draw a map
+
+    plane = checked_map(values).clamp(min=0)
+    labels, count = ndimage.label(to_numpy(plane > level * plane.mean()), np.ones((3, 3), bool))
+    evidence = np.bincount(labels.ravel(), to_numpy(plane).ravel(), count + 1)[1:]
+    order = [k for k in np.argsort(-evidence, kind="stable") if evidence[k] >= apart * evidence.max()]
+    alone = [torch.where(torch.from_numpy(labels == k + 1).to(plane.device), plane, 0) for k in order]
+    boxes = [strong_box(upsample(region, size)) for region in alone]
+    return [box for box in boxes if box is not None]
+
+
+def scaled_box(box: Sequence[float], size: tuple[int, int], other: tuple[int, int]) -> Box:
+    """A box of an image of one ``(width, height)`` in the same image at another, at least a pixel wide and high."""
+    x0, y0, x1, y1 = (round(at * new / old) for at, old, new in zip(box, size * 2, other * 2, strict=True))
+    x0, y0 = min(x0, other[0] - 1), min(y0, other[1] - 1)
+    return x0, y0, max(x0 + 1, x1), max(y0 + 1, y1)
 
 
 def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from excite.io.text import templates_of
+from excite.readouts.box import scaled_box
 from excite.readouts.figure import at_size, percent
 from excite.readouts.overlay import overlay
 
@@ -41,19 +42,19 @@ def map_html(told: Mapping[str, Any], values: Tensor, image: Image.Image | None,
     size = max(1, round(image_size[0] * scale)), max(1, round(image_size[1] * scale))
     blank = LIGHT_SHEET if values.min() < 0 else DARK_SHEET
     sheet = Image.new("RGB", size, blank) if image is None else at_size(image, size)
-    point, box = told["point"], told["box"]
+    point, boxes = told["point"], told["boxes"]
     drawn = overlay(
         sheet,
         values,
         opacity=OPACITY_ON_SHEET if image is None else OPACITY,
         point=None if point is None else _scaled_point(point, scale, size),
-        box=None if box is None else _scaled_box(box, scale, size),
+        boxes=[scaled_box(box, image_size, size) for box in boxes],
     )
     rows = [
         ("concept", told["concept"]),
         ("probability", percent(told["probability"]) or "not known"),
         ("point", "no evidence" if point is None else ", ".join(map(str, point))),
-        ("box", "none" if box is None else ", ".join(map(str, box))),
+        ("boxes" if len(boxes) > 1 else "box", "; ".join(", ".join(map(str, box)) for box in boxes) or "none"),
         ("mass", f"{told['mass']:.3f}"),
         ("layer", told["layer"]),
         ("method", told["method"]),
@@ -82,10 +83,3 @@ def _scaled_point(point: Sequence[int], scale: float, size: tuple[int, int]) -> 
     """The pixel that contains the centre of the original one."""
     x, y = (min(int((at + 0.5) * scale), most - 1) for at, most in zip(point, size, strict=True))
     return x, y
-
-
-def _scaled_box(box: Sequence[int], scale: float, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """The box, at least a pixel wide and high."""
-    x0, y0 = (min(round(at * scale), most - 1) for at, most in zip(box[:2], size, strict=True))
-    x1, y1 = (round(at * scale) for at in box[2:])
-    return x0, y0, max(x0 + 1, x1), max(y0 + 1, y1)

@@ -2,24 +2,25 @@
 
 Each table has 256 colours on a path through a few anchor colours, at *equal steps of lightness*: more evidence is
 always lighter, in print without colour as well. The anchors lie on the blue-yellow axis, which is seen alike with
-red-green colour blindness.
+red-green colour blindness. A dark photograph is lifted first, so that there is something to see beside the evidence.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageEnhance
+from PIL import Image, ImageDraw, ImageEnhance, ImageStat
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torch.nn.functional import interpolate, max_pool2d
 
 from excite.errors import ExciteError
 
 Mode = Literal["bicubic", "bilinear", "nearest"]  # the interpolation
+Style = Literal["heat", "spotlight", "contours"]  # how evidence is shown
 
 
 def upsample(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> Tensor:
@@ -77,7 +78,11 @@ ANCHORS = {
 }
 AGAINST_ANCHORS = ((0, 94, 196), (100, 165, 230), (244, 243, 240))  # blue to nearly white: negative evidence
 FOR_ANCHORS = ((174, 58, 0), (240, 150, 60), (244, 243, 240))  # deep orange to nearly white: positive evidence
-SATURATION, BRIGHTNESS = 0.15, 0.8  # of the image without evidence, so that the colours of the map stand out
+SATURATION, BRIGHTNESS = 0.4, 0.8  # of the image without evidence, so that the colours of the map stand out
+DIM = 0.35  # the brightness of the image around a spotlight
+LEAST_LIGHT, MOST_LIFT = 0.36, 0.45  # the mean of an image, 0 to 1, below which it is lifted, and the least exponent
+LEVELS = {0.25: 128, 0.5: 192, 0.75: 255}  # of the strongest evidence, where contours run, and their colours
+SIGNED_LEVELS = {-0.75: 16, -0.5: 48, -0.25: 80, 0.25: 175, 0.5: 207, 0.75: 239}
 GAMMA = 0.6  # below 1, half the evidence covers more than half of the image
 FINER = 4  # marks are drawn this many times larger and reduced, which smooths their edges
 DARK, LIGHT = (12, 12, 20), (255, 255, 255)  # a light line between dark ones shows on any background
@@ -90,16 +95,20 @@ def overlay(
     opacity: float = 0.6,
     mode: Mode = "bicubic",
     point: tuple[int, int] | None = None,
-    box: tuple[int, int, int, int] | None = None,
+    boxes: Sequence[tuple[int, int, int, int]] = (),
+    style: Style = "heat",
 ) -> Image.Image:
-    """Draw a map over its image; the opacity grows with the evidence.
+    """Draw a map over its image.
 
-    The map is divided by its maximum, so that overlays of different maps read alike: yellow is its maximum. Where
-    there is no evidence the image stays visible, dimmed and nearly grey. A map with negative values is divided by its
-    largest absolute value and drawn in blue (negative) and orange (positive).
-    ``opacity`` is how much of the image the strongest evidence covers. A ring marks the ``point``, an outline the
-    half-open ``box``. The result is a new RGB image of the same size.
+    The map is divided by its maximum, so that overlays of different maps read alike: yellow is its maximum. A map with
+    negative values is divided by its largest absolute value and drawn in blue (negative) and orange (positive).
+    The style ``heat`` covers the image with colour, the more the stronger the evidence, up to ``opacity``; where there
+    is none the image stays visible, dimmer and with less colour. ``spotlight`` leaves the image as it is where evidence
+    is and dims the rest; ``contours`` draws lines around a quarter, a half and three quarters of the maximum.
+    A ring marks the ``point``, an outline each of the half-open ``boxes``. The result is a new RGB image of the same
+    size.
     """
+    checked_style(style)
     if not 0 <= opacity <= 1:
         raise ExciteError(f"opacity must be within 0..1, not {opacity!r}: 0 hides the map, 1 covers the image.")
     values = checked_map(values.detach())
@@ -108,22 +117,54 @@ def overlay(
     if not signed:
         strength = strength.clamp(min=0)  # cubic interpolation dips below zero beside a peak
     largest = strength.abs().max()
-    scaled = (strength / largest if largest > 0 else strength).float().cpu().numpy()
-    table = signed_colours() if signed else TABLES["evidence"]()
-    index = np.rint((scaled + 1) * 127.5 if signed else scaled * 255).astype(np.uint8)
-    cover = Image.fromarray(np.rint(np.abs(scaled) ** GAMMA * (opacity * 255)).astype(np.uint8))
-    dimmed = ImageEnhance.Brightness(ImageEnhance.Color(image.convert("RGB")).enhance(SATURATION)).enhance(BRIGHTNESS)
-    drawn = Image.composite(Image.fromarray(table[index]), dimmed, cover)
-    if box is not None:
+    scaled = (strength / largest if largest > 0 else strength).float().cpu()
+    picture, table = lifted(image.convert("RGB")), signed_colours() if signed else TABLES["evidence"]()
+    if style == "contours":
+        drawn = picture.copy()
+        _contours(drawn, scaled, table, SIGNED_LEVELS if signed else LEVELS)
+    else:
+        heat = style == "heat"
+        cover = scaled.abs() ** GAMMA * opacity if heat else scaled.clamp(min=0) ** GAMMA
+        index = np.rint((scaled.numpy() + 1) * 127.5 if signed else scaled.numpy() * 255).astype(np.uint8)
+        front = Image.fromarray(table[index]) if heat else picture
+        mask = Image.fromarray(np.rint(cover.numpy() * 255).astype(np.uint8))
+        grey = ImageEnhance.Color(picture).enhance(SATURATION)
+        drawn = Image.composite(front, ImageEnhance.Brightness(grey).enhance(BRIGHTNESS if heat else DIM), mask)
+    for box in boxes:
         _draw_box(drawn, box)
     if point is not None:
         _draw_ring(drawn, point)
     return drawn
 
 
+def checked_style(style: str) -> Style:
+    """The name of a style, or an error."""
+    if style not in get_args(Style):
+        raise ExciteError(f"there is no style {style!r}: use one of {', '.join(get_args(Style))}.")
+    return cast("Style", style)
+
+
+def lifted(picture: Image.Image) -> Image.Image:
+    """A dark image with its shadows lifted (an exponent below 1); any other as it is, also one without detail."""
+    grey = ImageStat.Stat(picture.convert("L"))
+    mean, detail = grey.mean[0] / 255, grey.extrema[0][0] < grey.extrema[0][1]
+    exponent = max(MOST_LIFT, math.log(LEAST_LIGHT) / math.log(mean)) if detail and mean < LEAST_LIGHT else 1.0
+    return picture if exponent == 1 else picture.point([round(255 * (k / 255) ** exponent) for k in range(256)] * 3)
+
+
+def _contours(picture: Image.Image, scaled: Tensor, table: NDArray[np.uint8], levels: Mapping[float, int]) -> None:
+    """Draw lines with dark edges where the evidence crosses each level, in the colour of that number."""
+    width = _line_width(picture)
+    for level, number in levels.items():
+        inside = (scaled * math.copysign(1, level) >= abs(level)).float()[None, None]
+        for ink, reach in ((DARK, width), (tuple(table[number].tolist()), max(1, width // 2))):
+            around = max_pool2d(inside, 2 * reach + 1, 1, reach) + max_pool2d(-inside, 2 * reach + 1, 1, reach)
+            picture.paste(ink, mask=Image.fromarray((around[0, 0].numpy() > 0).astype(np.uint8) * 255))
+
+
 def _line_width(image: Image.Image) -> int:
-    """In proportion to the image, so that marks look alike when it is shown at another size."""
-    return max(1, round(math.sqrt(image.width * image.height) / 250))
+    """In proportion to the image, so that marks look alike at any size; seen on a telephone, two of its pixels."""
+    return max(1, round(math.sqrt(image.width * image.height) / 180))
 
 
 def _draw_box(drawn: Image.Image, box: tuple[int, int, int, int]) -> None:
@@ -144,7 +185,7 @@ def _draw_ring(drawn: Image.Image, point: tuple[int, int]) -> None:
     if not (0 <= x < drawn.width and 0 <= y < drawn.height):
         raise ExciteError(f"the point {point} is outside the image of {drawn.width} x {drawn.height} pixels.")
     width = _line_width(drawn)
-    radius, edge = min(9 * width, max(5, min(drawn.size) // 6)), max(1.0, 0.75 * width)
+    radius, edge = min(7 * width, max(5, min(drawn.size) // 6)), max(1.0, 0.75 * width)
     reach = radius + 2 * width
     for colour, extra in ((DARK, edge), (LIGHT, 0.0)):
         stencil = _ring_stencil(reach, radius + extra, 1.5 * width + 2 * extra, dot=1.25 * width + extra)

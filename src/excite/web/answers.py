@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from excite import __version__
 from excite.grounding.ground import GAMMA, METHOD, MOST, MOST_GAMMA
 from excite.io.text import templates_of
-from excite.readouts.box import peak, strong_box
+from excite.readouts.box import peak
 from excite.web.errors import RefusedError, collected_notes
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class MapAnswer(BaseModel):
     concept: str = Field(description="What was looked for.")
     probability: float | None = Field(description="How sure the classifier is that it is there.")
     point: list[int] | None = Field(description="x and y of the pixel with the most evidence; null if there is none.")
-    box: list[float] | None = Field(description="Left, top, right, bottom around strong evidence; null if none.")
+    box: list[float] | None = Field(description="Left, top, right, bottom of the main object; null if none.")
+    boxes: list[list[float]] = Field(description="The same of each object, where several are clearly apart.")
     mass: float = Field(description="How much of the unit signal arrived at the layer.")
     layer: str = Field(description="Where the map was read.")
     method: str = Field(description="How it was made.")
@@ -276,19 +277,21 @@ def labels_answer(service: Service, model: str | None, search: str) -> LabelsAns
     return LabelsAnswer(model=served_model.name, count=len(found), labels=told)
 
 
-def map_readouts(found: AttentionMap) -> tuple[Tensor, Point | None, PixelBox | None]:
-    """A map, upsampled once to the size of its image, with its point and its box, if there is any evidence."""
+def map_readouts(found: AttentionMap) -> tuple[Tensor, Point | None, list[PixelBox]]:
+    """A map, upsampled once to the size of its image, with its point and its boxes, if there is any evidence."""
     plane = found.upsample()
-    return (plane, peak(plane), strong_box(plane)) if found.values.max() > 0 else (plane, None, None)
+    return (plane, peak(plane), found.boxes()) if found.values.max() > 0 else (plane, None, [])
 
 
-def map_answer(upload: Upload, found: AttentionMap, point: Point | None, box: PixelBox | None) -> MapAnswer:
+def map_answer(upload: Upload, found: AttentionMap, point: Point | None, boxes: list[PixelBox]) -> MapAnswer:
     """A map as `AttentionMap.to_dict` tells it."""
+    told = [upload.box(box) or [] for box in boxes]
     return MapAnswer(
         concept=found.concept,
         probability=found.probability,
         point=upload.point(point),
-        box=upload.box(box),
+        box=told[0] if told else None,
+        boxes=told,
         mass=found.mass,
         layer=found.layer,
         method=found.method,

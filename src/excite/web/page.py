@@ -294,8 +294,8 @@ def _picture_view(upload: Upload) -> View:
 
 def map_view(upload: Upload, found: AttentionMap) -> View:
     """The map of a concept: drawing, text, and files to download."""
-    plane, point, box = map_readouts(found)
-    told = map_answer(upload, found, point, box).model_dump(exclude_unset=True)
+    plane, point, boxes = map_readouts(found)
+    told = map_answer(upload, found, point, boxes).model_dump(exclude_unset=True)
     loadable = {"units": list(found.units), "image_size": list(upload.size), "dtype": "float32"}  # by AttentionMap.load
     sure = [] if found.probability is None else [f"the classifier says {percent(found.probability)}"]
     return {
@@ -303,7 +303,7 @@ def map_view(upload: Upload, found: AttentionMap) -> View:
         "about": [*sure, f"layer {found.layer}", found.method],
         "strength": _strength(plane),
         "point": _shares(point, upload, middle=0.5),
-        "box": _shares(box, upload),
+        "boxes": [_shares(box, upload) for box in boxes],
         "regions": [],
         "words": [],
         "notes": [] if point else ["There is no evidence for it at this layer."],
@@ -328,7 +328,7 @@ def phrase_view(upload: Upload, found: Grounded, model: str) -> View:
         "about": ["phrase", f"layer {first.layer}", first.method],
         "strength": _strength(plane),
         "point": _shares(found.map.point, upload, middle=0.5),
-        "box": None,
+        "boxes": [],
         "regions": [{"box": _shares(region.box, upload), "score": region.score} for region in found.regions[:5]],
         "words": [
             {"word": word.text, "strength": _strength(one.upsample())}

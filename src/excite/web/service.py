@@ -239,6 +239,8 @@ class Service:
         maps = served_model.cache.attend(
             upload.picture, list(concepts), method=method, layer=layer, against=list(against) or None
         )
+        for found in maps:
+            found.boxes()  # now, not when the answer is written
         trim_memory()
         return maps
 

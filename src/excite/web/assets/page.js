@@ -1,7 +1,7 @@
 // The page: maps are coloured in the browser, so that opacity and colours follow the hand, and a finding shows its map
 // while the pointer or the keyboard's focus rests on it.
 const { methods: METHODS, tables: TABLES } = JSON.parse(document.getElementById("start").textContent);
-const SATURATION = 0.15, BRIGHTNESS = 0.8, GAMMA = 0.6; // as readouts/overlay.py
+const SATURATION = 0.4, BRIGHTNESS = 0.8, GAMMA = 0.6, LEAST_LIGHT = 0.36, MOST_LIFT = 0.45; // as readouts/overlay.py
 const MARKS = ["point", "box", "regions"];
 const NO_ANSWER = "The server gave no answer: try again, or load the page again.";
 const drawing = { opacity: 0.6, colours: "evidence", point: true, box: true, regions: true };
@@ -49,17 +49,26 @@ const pixels = (image, width, height) => {
   return context.getImageData(0, 0, width, height);
 };
 
-// The image without much colour or light, and over it the map's colours, the more the more evidence there is.
+// For each value of a pixel the one that is drawn: the shadows of a dark image are lifted.
+const lifted = (data) => {
+  let sum = 0;
+  for (let i = 0; i < data.length; i += 4) sum += 0.299 * data[i] + 0.587 * data[i + 1] + 0.114 * data[i + 2];
+  const mean = sum / (255 * data.length / 4);
+  const exponent = mean > 0 && mean < LEAST_LIGHT ? Math.max(MOST_LIFT, Math.log(LEAST_LIGHT) / Math.log(mean)) : 1;
+  return Float32Array.from({ length: 256 }, (_, k) => 255 * (k / 255) ** exponent);
+};
+
+// The image with less colour and light, and over it the map's colours, the more the more evidence there is.
 const blend = (photo, strength, settings) => {
   const out = new ImageData(photo.width, photo.height);
   const table = TABLES[settings.colours] || TABLES.evidence;
   const cover = Float32Array.from({ length: 256 }, (_, k) => (k / 255) ** GAMMA * settings.opacity);
-  const from = photo.data, map = strength && strength.data, to = out.data;
+  const from = photo.data, map = strength && strength.data, to = out.data, lift = lifted(from);
   for (let i = 0; i < from.length; i += 4) {
-    const grey = 0.299 * from[i] + 0.587 * from[i + 1] + 0.114 * from[i + 2];
+    const grey = 0.299 * lift[from[i]] + 0.587 * lift[from[i + 1]] + 0.114 * lift[from[i + 2]];
     const k = map ? map[i] : 0, share = cover[k], colour = 3 * k;
     for (let c = 0; c < 3; c++) {
-      const dimmed = BRIGHTNESS * (grey + SATURATION * (from[i + c] - grey));
+      const dimmed = BRIGHTNESS * (grey + SATURATION * (lift[from[i + c]] - grey));
       to[i + c] = dimmed + share * (table[colour + c] - dimmed);
     }
     to[i + 3] = 255;
@@ -79,9 +88,9 @@ const lines = (context, width, path) => {
 
 const marks = (context, view, settings, chosen) => {
   const { width, height } = context.canvas;
-  const thick = Math.max(1.5, Math.sqrt(width * height) / 280);
+  const thick = Math.max(1.5, Math.sqrt(width * height) / 240);
   const box = ([x0, y0, x1, y1]) => context.rect(x0 * width, y0 * height, (x1 - x0) * width, (y1 - y0) * height);
-  if (settings.box && view.box) lines(context, thick, () => box(view.box));
+  if (settings.box) for (const each of view.boxes) lines(context, thick, () => box(each));
   if (settings.regions) {
     const shown = view.regions.map((region, k) => [region, k]).filter(([, k]) => chosen == null ? k < 3 : chosen === k);
     for (const [region, k] of shown.reverse()) {
