@@ -212,7 +212,7 @@ class PageAnswers:
         picture, found = evidence(index, question, index.path(asked.photo), hints=True)
         point = found.point and [(at + 0.5) / side for at, side in zip(found.point, picture.size, strict=True)]
         strength = _strength(torch.from_numpy(found.plane))
-        return {"title": question.text, "strength": strength, "point": point, "box": None, "regions": []}
+        return {"title": question.text, "strength": strength, "point": point, "boxes": [], "regions": []}
 
     def findings(self, upload: Upload, asked: LookQuestion) -> list[View]:
         """The classifier's findings, each with its map; without maps where there are none at this layer."""
