@@ -33,6 +33,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "api": "attention images methods models session",
     "export": "attention images io methods models propagation session",
     "grounding": "attention datasets images io methods metrics models readouts session vocabulary",
+    "search": "grounding images io jobs methods models readouts vocabulary",
     "training": "datasets images io jobs metrics models propagation tags vocabulary",
     "__init__": "api attention export grounding methods models propagation session",
     "autolabel": "api attention images io jobs methods models readouts vocabulary",
@@ -40,9 +41,9 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "attention datasets export grounding images io jobs methods metrics models propagation readouts "
         "session vocabulary"
     ),
-    "web": "attention grounding images io methods models readouts session vocabulary",
+    "web": "attention grounding images io methods models readouts search session vocabulary",
     "cli": (
-        "attention autolabel datasets experiments export grounding images io jobs methods models readouts "
+        "attention autolabel datasets experiments export grounding images io jobs methods models readouts search "
         "tags training vocabulary web"
     ),
     "__main__": "cli",

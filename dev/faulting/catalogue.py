@@ -23,17 +23,17 @@ EVERY = {
 SOME = {
     "input vanishes": {
         **dict.fromkeys(("attend", "boxes coco", "boxes voc", "bench pointing", "bench localization"), 0.4),
-        **dict.fromkeys(("check", "layers", "finetune", "finetune augment"), 0.4),
+        **dict.fromkeys(("check", "find", "layers", "finetune", "finetune augment"), 0.4),
         **dict.fromkeys(("ground", "tags clean", "tags captions"), 0),
         "bench grounding": 0.65,  # when the sizes of all images are known: before, it is left out and counted
     },
     "input folder vanishes": dict.fromkeys(
-        ("attend", "bench pointing", "layers", "finetune", "train tags", "tags shards"), 0.4
+        ("attend", "bench pointing", "find", "layers", "finetune", "train tags", "tags shards"), 0.4
     ),
     "input cut off": dict.fromkeys(
-        ("attend", "boxes voc", "bench pointing", "bench localization", "check", "layers"), 0.4
+        ("attend", "boxes voc", "bench pointing", "bench localization", "check", "find", "layers"), 0.4
     ),
-    "worker killed": dict.fromkeys(("attend", "boxes coco", "bench pointing", "finetune", "train tags"), 0),
+    "worker killed": dict.fromkeys(("attend", "boxes coco", "bench pointing", "find", "finetune", "train tags"), 0),
     "Ctrl-C while workers begin": dict.fromkeys(("attend", "bench pointing"), 0),
     "SIGTERM while workers begin": dict.fromkeys(("attend", "bench pointing"), 0),
     "two at once": dict.fromkeys(("attend", "tags clean", "tags captions"), 1),
@@ -60,6 +60,7 @@ ALL = tuple(_every())
 QUICK = {
     "boxes coco": {"kill -9": 0.6, "two at once": 0.5, "torn write": 0.7},
     "bench pointing": {"kill -9": 0.6, "SIGTERM": 0.7, "input vanishes": 0.4, "answers to a full disk": 0},
+    "find": {"kill -9": 0.6, "input vanishes": 0.4},
     "finetune": {"kill -9": 0.3, "Ctrl-C": 0.3, "read-only folder": 0, "input folder vanishes": 0.4},
     "train tags": {"kill -9": 1, "full disk": 0.2},
     "tags clean": {"kill -9": 0.6, "two at once": 1, "a file in the way": 0},

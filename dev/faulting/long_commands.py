@@ -75,6 +75,13 @@ COMMANDS = {
         "out/records.jsonl",
         STATES,
     ),
+    "find": Long(
+        "find photos red --model colours --index out/index.sqlite --csv out/found.csv",
+        "photos/000004.png",
+        "photos",
+        "out/index.sqlite",
+        (("index.sqlite", "(?s).+"),),  # its pages may lie in another order
+    ),
     "ground": Long(
         "ground rec/images/001.png red green --model colours --side 48 --proposals boxes.json --out out",
         "boxes.json",

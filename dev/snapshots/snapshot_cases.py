@@ -66,6 +66,13 @@ CASES = {
         "ground rec/images/001.png red --phrases phrases.txt --model colours --side 48 --gamma 0.5 --trust 0 "
         "--no-hints --most 2 --proposals hierarchy --no-overlays --json",
     ),
+    "find": case(
+        'find photos "red -green" --model colours --index out/index.sqlite --most 3 --csv out/found.csv --json',
+        "find photos green --model colours --index out/index.sqlite --at-least 0.5 --no-update",
+        'find photos "green on the left" --model colours --index out/index.sqlite --json',
+        "find photos --model colours --index out/index.sqlite",
+        masks=(("index.sqlite", "(?s).+"),),
+    ),
     "boxes": case(
         *(
             f"boxes photos --concept red --concept green --model colours --format {kind} --out out-{kind} --json"
@@ -177,6 +184,8 @@ CASES = {
         "attend cat.png --engine nothing",
         "attend broken.png red --model colours --json",
         "boxes photos --format nothing --model colours",
+        "find nowhere red --model colours",
+        "find photos blue --model colours --index out/index.sqlite --json",
         "bench pointing --data nowhere",
         "bench pointing --data voc --model colours --methods nothing",
         "bench pointing --data voc --model colours --protocol nothing",

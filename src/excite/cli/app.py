@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from excite.cli import attend, bench, check, export, ground, ls, serve, tags, train
+from excite.cli import attend, bench, check, export, find, ground, ls, serve, tags, train
 from excite.cli.console import complain, help_without_command, note, say
 from excite.cli.help import HELP_NAMES, Commands
 from excite.cli.train import FINETUNE_EXAMPLES, finetune_command
@@ -56,6 +56,7 @@ app.command("check", epilog=check.EXAMPLES)(check.command)
 app.command("layers", epilog=check.LAYERS_EXAMPLES)(check.layers_command)
 app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("fetch", epilog=ls.FETCH_EXAMPLES)(ls.fetch_command)
+app.command("find", epilog=find.EXAMPLES)(find.command)
 app.command("finetune", epilog=FINETUNE_EXAMPLES)(finetune_command)
 app.command("ground", epilog=ground.EXAMPLES)(ground.command)
 app.command("serve", epilog=serve.EXAMPLES)(serve.command)

@@ -17,14 +17,14 @@ GROUPS = {  # the options of each section; all others come first
     "Classifier": "--model --weights --labels --size --fully-convolutional --device",
     "Map": "--layer --method --methods --contrast --against --alpha --proposals --cache --gamma --trust --side --hints",
     "Learning": "--layers --first --epochs --batch --rate --momentum --held-out --checks-per-epoch --views --augment",
-    "Output": "--out --format --style --full-size --overlays --draw --arrays --page --tensorboard --json",
-    "Work": "--limit --skip --seed --workers --engine --address --save-every --fresh",
+    "Output": "--out --format --style --full-size --overlays --draw --arrays --page --sheet --csv --tensorboard --json",
+    "Work": "--limit --skip --seed --workers --engine --address --save-every --index --update --thumbnails --fresh",
 }
 RARE = frozenset(
     "--weights --labels --fully-convolutional --contrast --alpha --arrays --engine --address --cache --gamma --trust "
     "--side --hints --momentum --checks-per-epoch --save-every --tensorboard --urls --columns --skip --seed "
     "--difficult --protocol --tolerance --own-shape --truth --results --max-upload --max-pixels --waiting --choices "
-    "--keep-alphabetical --keep-similar --first --overlap".split()
+    "--keep-alphabetical --keep-similar --first --overlap --thumbnails".split()
 )
 
 

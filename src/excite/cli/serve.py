@@ -12,7 +12,7 @@ from typer import Option
 
 from excite import DEFAULT_MODEL
 from excite.cli import options
-from excite.cli.console import say_json
+from excite.cli.console import complain, progress, say_json
 from excite.errors import ExciteError, visible
 
 EXAMPLES = """\b
@@ -20,6 +20,7 @@ Examples:
   excite serve --open                                    the page, in your browser
   excite serve --model words --model torchvision:vgg16   choose which classifiers are offered
   excite serve --host 0.0.0.0                            for others in the network; the address has a token
+  excite serve --photos holiday/                         search your photos by words, too
   excite serve --port 0 --json                           any free port, told to a program
 """
 
@@ -60,6 +61,12 @@ def command(
     examples: Annotated[
         Path | None, Option(metavar="FOLDER", help="Show up to 12 images of it to try; a cat and others if not said.")
     ] = None,
+    photos: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Photos that can be searched by words, as with `excite find`.")
+    ] = None,
+    index: Annotated[
+        Path | None, Option(metavar="FILE", help="Their index; .excite-index.sqlite in the folder if none.")
+    ] = None,
     open_browser: Annotated[bool, Option("--open", help="Show the page in your browser.")] = False,
     max_upload: Annotated[
         int | None, Option(min=1, metavar="MB", help="Refuse images of more megabytes; 25 if not said.")
@@ -99,6 +106,12 @@ def command(
     service = Service(named, Limits(**{name: value for name, value in changed.items() if value is not None}))
     for name in service.models if models else ():
         _ = service.served_model(name).classifier  # an error now, and not at the first request
+    if photos is not None:
+        from excite.search import PhotoIndex
+
+        service.photos = PhotoIndex(photos, service.served_model().classifier, file=index)
+        for line in service.photos.update(progress=progress).unreadable:
+            complain(line)
     serve(
         service,
         host=host,

@@ -211,11 +211,11 @@ class Lock:
     """A lock on a folder, which is made if missing: one run at a time writes into it.
 
     With ``trace`` a file ``.lock`` in it is locked, which stays there; otherwise the folder itself, which does not keep
-    two machines apart on a network file system.
+    two machines apart on a network file system. ``option`` is that of a command which names the folder.
     """
 
-    def __init__(self, folder: Path, *, trace: bool = True) -> None:
-        self._folder, self._trace = folder, trace
+    def __init__(self, folder: Path, *, trace: bool = True, option: str = "--out") -> None:
+        self._folder, self._trace, self._option = folder, trace, option
         self._file: int | None = None
 
     def take(self) -> bool:
@@ -228,10 +228,14 @@ class Lock:
             self._file = os.open(path, flags, 0o666)
         except OSError as error:
             reason = error.strerror or error
-            raise ExciteError(f"cannot write to {str(self._folder)!r}: {reason}; choose another --out") from None
+            raise ExciteError(
+                f"cannot write to {str(self._folder)!r}: {reason}; choose another {self._option}"
+            ) from None
         if locked(self._file) is False:
             self.release()
-            raise ExciteError(f"another run is writing {str(self._folder)!r}: wait for it, or use another --out")
+            raise ExciteError(
+                f"another run is writing {str(self._folder)!r}: wait for it, or use another {self._option}"
+            )
         return True
 
     def release(self) -> None:

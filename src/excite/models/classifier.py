@@ -267,7 +267,7 @@ class Classifier:
                 f"{self.name} gave an output of shape {list(logits.shape)}: it must give logits [N, C] or [N, C, H, W]."
             )
         flat = logits.mean(dim=(2, 3)) if logits.dim() == 4 else logits
-        independent = self._independent(flat.shape[1]).to(flat.device)
+        independent = self.independent(flat.shape[1]).to(flat.device)
         return torch.where(independent, flat.sigmoid(), flat.masked_fill(independent, -torch.inf).softmax(dim=1))
 
     def chance(self, probabilities: Tensor, units: Sequence[int]) -> float:
@@ -280,10 +280,10 @@ class Classifier:
             >>> mixed.chance(torch.tensor([0.25, 0.5, 0.125, 0.375]), [0, 1, 2])
             0.75
         """
-        wanted, independent = probabilities[list(units)].cpu(), self._independent(len(probabilities))[list(units)]
+        wanted, independent = probabilities[list(units)].cpu(), self.independent(len(probabilities))[list(units)]
         return float(torch.cat([wanted[independent], wanted[~independent].sum()[None]]).max())
 
-    def _independent(self, outputs: int) -> Tensor:
+    def independent(self, outputs: int) -> Tensor:
         """Mask [C] of the independent outputs."""
         if isinstance(self.multilabel, bool):
             return torch.full((outputs,), self.multilabel)

@@ -134,6 +134,30 @@ class GroundAnswer(PictureAnswer):
     phrases: list[PhraseAnswer]
 
 
+class MatchAnswer(BaseModel):
+    """A photo that was found."""
+
+    number: int = Field(description="Its number in the index: GET /find/NUMBER shows it.")
+    photo: str = Field(description="Its name in the folder.")
+    probability: float = Field(description="That it shows all that was asked for, and nothing that was excluded.")
+    weight: float | None = Field(description="How well words of colour and position fit; null if not looked at.")
+    concepts: dict[str, float] = Field(description="The probability of each concept, the excluded ones last.")
+
+
+class FindAnswer(BaseModel):
+    """The photos that were found, best first."""
+
+    words: str = Field(description="As they were sent.")
+    shows: str = Field(description="The same without what is excluded.")
+    concepts: list[str] = Field(description="What the words mean to the classifier.")
+    without: list[str] = Field(description="What is excluded.")
+    hints: list[str] = Field(description="The words for places and colours that ranked the best photos again.")
+    unused: list[str] = Field(description="The words without effect.")
+    photos: int = Field(description="How many photos can be searched.")
+    count: int = Field(description="How many of them are at least as probable as was asked for.")
+    matches: list[MatchAnswer]
+
+
 class ModelAnswer(BaseModel):
     """A classifier that can be asked."""
 
@@ -218,6 +242,16 @@ def ground_answer(service: Service, image: bytes | None, fields: dict[str, Any])
         for told, one in zip(phrases, found, strict=True):
             told.figure = b64encode(png(one.figure())).decode()
     return GroundAnswer(**about(upload, notes), model=how["model"], phrases=phrases)
+
+
+def find_answer(service: Service, words: str, most: int, at_least: float) -> FindAnswer:
+    """The photos that show these words."""
+    index = service.index(words)
+    found = index.query(words, most=most, at_least=at_least)
+    told = found.to_dict()
+    for row, match in zip(told["matches"], found.matches, strict=True):
+        row["photo"] = str(match.path.relative_to(index.folder))
+    return FindAnswer(**told, shows=found.question.reading.text)
 
 
 def models_answer(service: Service) -> ModelsAnswer:

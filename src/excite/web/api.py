@@ -126,7 +126,7 @@ def create_api(service: Service) -> FastAPI:
         redirect_slashes=False,
         exception_handlers=ERROR_HANDLERS,
     )
-    for router in _routers(service):
+    for router in (*_routers(service), *([_find_router(service)] if service.photos is not None else [])):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "assets"))  # the page's script, style and icon
 
@@ -142,6 +142,34 @@ def create_api(service: Service) -> FastAPI:
 def _problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     """The errors of a call, for its description; all if none is named."""
     return {code: {"model": answers.Problem, "description": PROBLEMS[code]} for code in codes or PROBLEMS}
+
+
+def _find_router(service: Service) -> APIRouter:
+    """The calls about the photos of a folder."""
+    router, concurrency = APIRouter(tags=["photos"]), service.concurrency
+
+    @router.get("/find", summary="Which photos show this?", responses=_problems(400, 410, 422, 503))
+    async def find(
+        words: Annotated[str, Query(max_length=1000, description='Such as "a dog on a sofa" or "dog -cat".')],
+        most: Annotated[int, Query(ge=1, le=200, description="The largest number of photos.")] = 24,
+        at_least: Annotated[float, Query(ge=0, le=1, description="Leave out less probable ones.")] = 0,
+    ) -> answers.FindAnswer:
+        work = partial(answers.find_answer, service, words, most, at_least)
+        return await concurrency.run(work, is_phrase=True)
+
+    @router.get(
+        "/find/{number}",
+        summary="A photo, small.",
+        response_class=Response,
+        responses={200: {"content": {"image/jpeg": {}}}, **_problems(410, 422)},
+    )
+    async def photo(
+        number: int, side: Annotated[int, Query(ge=1, le=2048, description="At most so many pixels a side.")] = 240
+    ) -> Response:
+        content = await concurrency.run_short(lambda: service.index().thumbnail(number, side))
+        return Response(content, media_type="image/jpeg", headers={"Cache-Control": "private, no-cache"})
+
+    return router
 
 
 def _routers(service: Service) -> tuple[APIRouter, APIRouter]:

@@ -29,6 +29,7 @@ from excite.methods import METHODS
 from excite.readouts.figure import percent
 from excite.readouts.notebook import data_address, jpeg
 from excite.readouts.overlay import TABLES
+from excite.search.query import evidence
 from excite.vocabulary import read_phrase
 from excite.web.answers import filled_in, map_answer, map_readouts, phrase_answer, png, rounded
 from excite.web.api import AsciiJSON
@@ -65,13 +66,23 @@ View = dict[str, Any]
 
 
 class Selection(BaseModel):
-    """The image and the classifier that are chosen: the key of an upload or the name of an example."""
+    """The image and the classifier that are chosen: a key of an upload, the name of an example, a photo's number."""
 
     model_config = ConfigDict(extra="forbid")
 
     model: str
     picture: str = ""
     example: str = ""
+    photo: int | None = None
+
+
+class EvidenceQuestion(BaseModel):
+    """A photo that was found, and the words."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    photo: int
+    words: str
 
 
 class LookQuestion(Selection):
@@ -118,6 +129,10 @@ def page_routes(service: Service, reports: Sequence[Report], examples: Mapping[s
     async def compare(asked: CompareQuestion) -> AsciiJSON:
         return AsciiJSON(await concurrency.run(partial(answers.compare, asked)))
 
+    @router.post("/page/evidence")
+    async def evidence(asked: EvidenceQuestion) -> AsciiJSON:
+        return AsciiJSON(await concurrency.run(partial(answers.evidence, asked), is_phrase=True))
+
     return router
 
 
@@ -133,6 +148,7 @@ def page_html(service: Service, reports: Sequence[Report], examples: Mapping[str
         compared=SIDE_BY_SIDE,
         tables={name: table().ravel().tolist() for name, table in TABLES.items()},
         reports=reports,
+        photos=service.photos,
         examples=[(one.name, one.title, one.thumbnail()) for one in examples.values()],
     )
 
@@ -142,7 +158,7 @@ class PageAnswers:
 
     def __init__(self, service: Service, examples: Mapping[str, Example]) -> None:
         self.service, self.examples = service, examples
-        self._keys: dict[str, str] = {}  # of examples that were read
+        self._keys: dict[Path, str] = {}  # of examples and photos that were read
 
     def layers(self, model: str) -> View:
         """The layers of a classifier, and the index of the usual one."""
@@ -176,14 +192,27 @@ class PageAnswers:
     def find_upload(self, asked: Selection) -> Upload:
         """The image that was dropped or picked; a `GoneError` if it is no longer kept."""
         uploads, example = self.service.uploads, self.examples.get(asked.example)
-        if example is None:
+        if example is not None:
+            path = example.path
+        elif asked.photo is not None:
+            path = self.service.index().path(asked.photo)
+        else:
             return uploads.find(asked.picture)
         try:
-            return uploads.find(self._keys.get(example.name, ""))
+            return uploads.find(self._keys.get(path, ""))
         except GoneError:
-            upload = uploads.put(read_image(example.path))
-        self._keys[example.name] = upload.key
+            upload = uploads.put(read_image(path))
+        self._keys[path] = upload.key
         return upload
+
+    def evidence(self, asked: EvidenceQuestion) -> View:
+        """The map of the evidence in a photo that was found, for a small drawing."""
+        index = self.service.index(asked.words)
+        question = index.read(asked.words)
+        picture, found = evidence(index, question, index.path(asked.photo), hints=True)
+        point = found.point and [(at + 0.5) / side for at, side in zip(found.point, picture.size, strict=True)]
+        strength = _strength(torch.from_numpy(found.plane))
+        return {"title": question.text, "strength": strength, "point": point, "boxes": [], "regions": []}
 
     def findings(self, upload: Upload, asked: LookQuestion) -> list[View]:
         """The classifier's findings, each with its map; without maps where there are none at this layer."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from excite.grounding.proposals import Proposals
     from excite.models import Choice, Classifier
     from excite.readouts.figure import Box
+    from excite.search import PhotoIndex
 
 Result = TypeVar("Result")
 
@@ -199,6 +200,7 @@ class Service:
 
     def __init__(self, choices: Mapping[str, Choice], limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
+        self.photos: PhotoIndex | None = None  # the photos that can be searched, by the default classifier
         self.models = {name: ServedModel(name, choice, self.limits.passes) for name, choice in choices.items()}
         self.default = next(iter(self.models))
         self.uploads = UploadStore(self.limits)
@@ -266,15 +268,25 @@ class Service:
         trim_memory()
         return found
 
+    def index(self, *words: str) -> PhotoIndex:
+        """The photos that can be searched by words that are not too long; a `GoneError` if there are none."""
+        if self.photos is None:
+            raise GoneError("no photos can be searched here: start the server with --photos FOLDER")
+        self._check_texts(words)
+        return self.photos
+
     def _checked_model(self, model: str | None, layer: str | None, texts: Sequence[str]) -> ServedModel:
         """The classifier of a question whose texts are neither too many nor too long, and whose layer is there."""
-        longest = max(map(len, texts), default=0)
-        if len(texts) > self.limits.concepts:
-            raise ConceptError(f"{len(texts)} concepts at once: ask for at most {self.limits.concepts}")
-        if longest > self.limits.letters:
-            raise ConceptError(f"a concept of {longest} letters: write at most {self.limits.letters}")
+        self._check_texts(texts)
         served_model = self.served_model(model)
         # a short error: that of the engine may list thousands of layers
         if layer is not None and layer not in dict(served_model.classifier.module.named_modules()) and layer != "input":
             raise LayerError(f"{served_model.name} has no layer {layer!r}: use one of {', '.join(served_model.layers)}")
         return served_model
+
+    def _check_texts(self, texts: Sequence[str]) -> None:
+        longest = max(map(len, texts), default=0)
+        if len(texts) > self.limits.concepts:
+            raise ConceptError(f"{len(texts)} concepts at once: ask for at most {self.limits.concepts}")
+        if longest > self.limits.letters:
+            raise ConceptError(f"a concept of {longest} letters: write at most {self.limits.letters}")

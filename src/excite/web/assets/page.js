@@ -216,7 +216,7 @@ let chosen = {}; // the image: the key of one that was sent, or the name of an e
 let layers = []; // of the classifier
 let usualLayer = 0;
 let asked = 0;
-const shown = { stage: 0, findings: 0, grid: 0 };
+const shown = { stage: 0, findings: 0, grid: 0, matches: 0 };
 const isLate = (what, number) => {
   if (number < shown[what]) return true;
   shown[what] = number;
@@ -340,6 +340,70 @@ const compare = async () => {
   }
 };
 
+// Photos by words: small images at once, then the evidence in each, one after the other.
+
+const findPhotos = async () => {
+  const number = ++asked, words = control("words").value.trim(), told = find(".find-told");
+  if (!words) return;
+  told.textContent = "Looking …";
+  let said;
+  try {
+    said = await fetched(`find?${new URLSearchParams({ words })}`);
+  } catch (error) {
+    said = { error: error.message, matches: [] };
+  }
+  if (isLate("matches", number)) return;
+  const notes = said.error ? [said.error] : [`The ${said.matches.length} most probable of ${said.photos} photos.`];
+  if (!said.error && said.hints.length) notes.push(`Ranked again by: ${said.hints.join(", ")}.`);
+  if (!said.error && said.unused.length) notes.push(`Words without effect: ${said.unused.join(", ")}.`);
+  told.textContent = visible(notes.join(" "));
+  told.classList.toggle("is-fault", Boolean(said.error));
+  found = said.matches.map((match) => {
+    const item = made("li", ""), button = made("button", "", { type: "button" });
+    button.append(made("img", "", { alt: "", loading: "lazy", src: `find/${match.number}` }));
+    button.append(made("span", visible(`${sure(match.probability)} ${match.photo}`)));
+    button.addEventListener("click", () => openPhoto(match, said.shows));
+    item.append(button);
+    return { match, item, words };
+  });
+  find(".matches").replaceChildren(...found.map(({ item }) => item));
+  markEvidence();
+};
+
+let found = []; // photos whose evidence is not yet marked
+let marking = false;
+const markEvidence = async () => {
+  if (marking) return;
+  marking = true;
+  while (found.length && !find("#find").hidden) { // a photo that is opened comes first
+    const { match, item, words } = found.shift();
+    try {
+      const view = await fetched("page/evidence", { photo: match.number, words });
+      const canvas = made("canvas", "");
+      canvas.setAttribute("role", "img");
+      item.querySelector("img").replaceWith(canvas);
+      await Object.assign(new Board(canvas, 240), { picture: { url: `find/${match.number}` }, view }).draw();
+    } catch (error) {
+      item.title = visible(error.message); // the small image stays
+    }
+  }
+  marking = false;
+};
+
+const sure = (probability) => probability < 0.001 ? "<0.1%" : `${(100 * probability).toFixed(probability < 0.1 ? 1 : 0)}%`;
+
+const openPhoto = (match, shows) => {
+  choice++;
+  find(".drop-told").textContent = visible(match.photo);
+  chosen = { photo: match.number };
+  setQuestion(shows);
+  control("against").value = "";
+  control("model").selectedIndex = 0; // the one that the photos were indexed with
+  open(find("#tab-look"));
+  find("#tab-look").focus();
+  fetchLayers(null).then(() => look(true));
+};
+
 // The image.
 
 const choose = (image) => {
@@ -439,6 +503,9 @@ on(["compare"], "click", compare);
 on(["method", "layer"], "input", () => { describe(); lookSoon(); });
 on(["model"], "input", () => fetchLayers(null).then(() => look(true)));
 on(["opacity", "colours", "marks"], "input", setDrawing);
+if (find("#find")) {
+  find(".find-words").addEventListener("submit", (event) => { event.preventDefault(); findPhotos(); });
+}
 find(".stage-files").addEventListener("click", (event) => {
   const kind = event.target.dataset.file;
   if (kind && main.view) save(kind, main.picture, main.view);
@@ -462,6 +529,7 @@ const open = (tab) => {
   }
   if (tab.id === "tab-beside") compare();
   if (tab.id === "tab-reports") showReport();
+  if (tab.id === "tab-find") markEvidence();
 };
 tabs.forEach((tab, k) => {
   tab.addEventListener("click", () => open(tab));
@@ -477,9 +545,9 @@ tabs.forEach((tab, k) => {
 // A link that brings back the settings, and the image for as long as the server keeps it.
 
 on(["share"], "click", () => {
-  const { picture, example, ...rest } = settings();
+  const { picture, example, photo, ...rest } = settings();
   const looks = { opacity: control("opacity").value, colours: drawing.colours, show: checked("marks").join(",") };
-  const query = new URLSearchParams(example ? { example } : picture ? { picture } : {});
+  const query = new URLSearchParams(example ? { example } : picture ? { picture } : photo !== undefined ? { photo } : {});
   for (const [name, value] of Object.entries({ ...rest, ...looks })) {
     if (name === "show" || (value !== "" && value !== null)) query.set(name, value); // also if nothing is shown
   }
@@ -507,8 +575,9 @@ const start = async () => {
   const first = find("[data-example]");
   if (query.get("example")) chosen = { example: query.get("example") };
   else if (query.get("picture")) chosen = { picture: query.get("picture") };
+  else if (find("#find") && /^\d{1,9}$/.test(query.get("photo"))) chosen = { photo: Number(query.get("photo")) };
   else if (first) chosen = { example: first.dataset.example };
   await fetchLayers(number("layer", 99999));
-  if (chosen.example || chosen.picture) await look(true);
+  if (chosen.example || chosen.picture || chosen.photo !== undefined) await look(true);
 };
 start();
