@@ -132,15 +132,15 @@ def test_what_is_printed_goes_through_the_console():
 
 
 LIMITS = {
-    "lines": 36_000,
+    "lines": 38_700,
     "files": 220,
-    "entries of the package": 24,
+    "entries of the package": 25,
     "lines of the longest file": 500,
     "modules with one importer": 80,
     "files with one public definition": 80,
     "lines of rules.py, operations.py and provenance.py": 1_100,
-    "files that attend and overlay run through": 24,
-    "functions that attend and overlay run through": 280,
+    "files that attend and overlay run through": 25,
+    "functions that attend and overlay run through": 290,
 }
 
 
