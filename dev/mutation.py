@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant("gradients.py", 'super().down(signal.clamp(min=0) if self.switch.variant == "guided" else signal)', "super().down(signal)", GRADIENTS),
     Mutant("gradients.py", "torch.copysign(epsilon, response)", "epsilon", GRADIENTS),
     Mutant("gradients.py", "signal if self.main is not None else signal / 2", "signal", GRADIENTS),
-    Mutant("markov.py", "dtype=steps.dtype) - steps)", "dtype=steps.dtype) + steps)", CHAIN),
+    Mutant("markov.py", "device=steps.device) - steps)", "device=steps.device) + steps)", CHAIN),
     Mutant("markov.py", "most < 1 - probabilities.sum()", "False", CHAIN),
 )  # fmt: skip
 
