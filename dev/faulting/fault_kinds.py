@@ -53,12 +53,14 @@ class Happens:
 
 @dataclass(frozen=True)
 class Full(Happens):
-    """The disk is full from some moment on."""
+    """The disk is full from some moment on; a small result may still fit where a removed file was, and is whole."""
 
     def make(self, laboratory, injection, whole):
-        if laboratory.disk.mounted:
-            return super().make(laboratory, injection, whole)
-        return Happens("limit files", self.exits, self.says).make(laboratory, injection, whole)
+        if not laboratory.disk.mounted:
+            return Happens("limit files", (1,), self.says).make(laboratory, injection, whole)
+        seen = super().make(laboratory, injection, whole)
+        assert seen["exit"] != 0 or laboratory.files(injection.command) == whole.files
+        return seen
 
     def victim(self, laboratory, injection):
         return str(laboratory.disk.ballast)
@@ -210,7 +212,7 @@ FAULTS = {
     "kill -9": Happens("SIGKILL", (-signal.SIGKILL,)),
     "Ctrl-C": Happens("SIGINT", (130,), STOPPED),
     "SIGTERM": Happens("SIGTERM", (143,), STOPPED),
-    "full disk": Full("fill the disk", (1,), ROOM),
+    "full disk": Full("fill the disk", (1, 0), ROOM),
     "read-only folder": ReadOnly(),
     "input vanishes": Vanishes("take away", (1,), "excite: ", kind="read"),
     "input folder vanishes": Vanishes("take away", (1,), "excite: ", kind="read", what="folder"),
