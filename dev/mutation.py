@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant("operations.py", "baseline * gate.detach()", "baseline", RANDOM),
     Mutant("operations.py", "else slope * weight.detach()", "else slope", BOUNDED),
     # Neurons: polarity, parts of a concatenation.
-    Mutant("provenance.py", "polarity = polarity if self.polarity is None else polarity * self.polarity", "polarity = polarity + 0", RANDOM),
+    Mutant("provenance.py", "polarity = polarity if self.polarity is None else polarity * self.polarity", "polarity = polarity + 0", STRUCTURE),
     Mutant("writes.py", "neuron is None else neuron.negative)", "neuron is None else neuron.positive)", RANDOM),
     Mutant("writes.py", "if polarity is None else polarity.expand(tensor.shape)", "if True else polarity", RANDOM),
     Mutant("provenance.py", "mark.version == version_of(tensor)", "True", "test_in_place_and_flow.py"),

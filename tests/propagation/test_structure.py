@@ -225,3 +225,24 @@ def test_the_papers_short_names():
     assert torch.equal(mwp(net, x, 0, layer="pool2"), mwp(net, x, 0, layer="pool2/3x3_s2"))
     with pytest.raises(LayerError, match=r"no layer 'conv1' .*conv1/7x7_s2"):
         mwp(net, x, 0, layer="conv1")
+
+
+# --- scales of a response ---------------------------------------------------------------------------------------------
+
+
+def test_two_scales_in_a_row_are_their_product():
+    """The neuron is the one whose weights are scaled by both: where both are negative, nothing is turned round."""
+    torch.manual_seed(5)
+    first, second = (
+        torch.tensor(signs, dtype=torch.float64).view(4, 1, 1) for signs in ((-2, -1, 3, 1), (-1, 2, -2, 1))
+    )
+    scaled = Net(lambda net, h: F.relu(net.a(h) * first * second), 4 * 16, a=conv(2, 4))
+    once = Net(lambda net, h: F.relu(net.a(h)), 4 * 16, a=conv(2, 4))
+    once.load_state_dict(scaled.state_dict())
+    with torch.no_grad():
+        for values in (once.a.weight, once.a.bias):
+            values.mul_((first * second).view(4, *[1] * (values.dim() - 1)))
+    images = picture(8)
+    torch.testing.assert_close(
+        *(mwp(net.double(), images.double(), 1, layer="input", contrastive=True) for net in (scaled, once))
+    )
