@@ -52,7 +52,18 @@ def convolution(call: Call) -> Any:
         return rewrites.added_bias(call)
     if call.name == "linear" and is_activation(call.subject):
         return _affine(call, call.subject, weight, functional.linear, Hints(-1))
-    function, args, kwargs = call.function, call.args[3:], dict(call.kwargs)  # a rule must not hold the call itself
+    operation = without_bias(call)
+    if not is_activation(call.subject):  # weights made of the image, on a constant: linear in the weights
+        return _affine(call, weight, call.subject, lambda child, constant: operation(constant, child), Hints())
+    hints = Hints()
+    if not call.name.startswith("conv_transpose") and call.subject.dim() == weight.dim():
+        hints = Hints(1, call.argument(6, "groups", default=1) != 1, geometry(call, weight))
+    return _affine(call, call.subject, weight, operation, hints)
+
+
+def without_bias(call: Call) -> Callable[[Tensor, Tensor | None], Tensor]:
+    """A convolution or dense layer as a function of its input and its weight; it does not hold the call itself."""
+    function, args, kwargs = call.function, call.args[3:], dict(call.kwargs)
     for name in ("input", "weight", "bias"):
         kwargs.pop(name, None)
 
@@ -60,12 +71,7 @@ def convolution(call: Call) -> Any:
         result: Tensor = function(child, weight, None, *args, **kwargs)
         return result
 
-    if not is_activation(call.subject):  # weights made of the image, on a constant: linear in the weights
-        return _affine(call, weight, call.subject, lambda child, constant: operation(constant, child), Hints())
-    hints = Hints()
-    if not call.name.startswith("conv_transpose") and call.subject.dim() == weight.dim():
-        hints = Hints(1, call.argument(6, "groups", default=1) != 1, geometry(call, weight))
-    return _affine(call, call.subject, weight, operation, hints)
+    return operation
 
 
 def pooling(call: Call) -> Any:
