@@ -22,7 +22,7 @@ from excite.images import read_image
 from excite.io.cache import ByteCache, fingerprint
 from excite.methods import find_method
 from excite.methods.extent import JOINT, Extents
-from excite.models.layers import check_maps, default_layer, layer_pair, top_layer
+from excite.models.layers import default_layer, layer_grids, layer_pair, top_layer
 from excite.propagation import ExcitationPass, Gradients, held_bytes, verify
 from excite.propagation.rules import version_of
 from excite.propagation.taps import layer_names
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from excite.methods.extent import Opening
     from excite.models import Classifier
     from excite.propagation import taps
+    from excite.propagation.tokens import TokenGrid
     from excite.vocabulary import Labels
 
     Cue = str | SupportsIndex | Concept
@@ -104,8 +105,8 @@ class Session:
                     if named is None
                     else _named(classifier, named)
                 )
-                if named is not None or (classifier.trial and classifier.layer in self.layers[form]):
-                    self._check_maps(form)
+                if named is not None:
+                    self.grids([tap for each in self.layers[form] for tap in (form.taps or _alone)(each)])
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop; made when it is first needed."""
@@ -119,20 +120,26 @@ class Session:
         forward: Pass | None = self._passes.get((name, scale))
         if forward is None:
             forward = kind(self.classifier.module, self.inputs[scale], self._layers_read(name, scale))
-            for layer, reading in forward.readings.items():
-                check_spatial(layer, reading.probe)
+            forward.grids = self.grids(tuple(forward.readings), scale)
+            for layer, values in forward.activations.items():
+                check_spatial(layer, values)
             if self.classifier.verified is not None:
                 self._verify(tuple(forward.readings), scale, self.classifier.verified)
             self._passes[name, scale] = forward
         return forward
 
-    def _check_maps(self, method: Method) -> None:
-        """Refuse layers that a user named and that are no maps."""
-        known = () if self.classifier.trial else self.classifier.layers
-        taps = [tap for layer in self.layers[method] for tap in (method.taps(layer) if method.taps else (layer,))]
-        asked = [layer for layer in taps if layer not in {"input", *known}]
-        if asked:
-            check_maps(self.classifier, asked, next(iter(self.inputs.values())))
+    def grids(self, layers: Sequence[str], scale: float = 1.0) -> dict[str, TokenGrid]:
+        """Where the positions of the image lie in the outputs of layers, such as tokens; no maps are refused.
+
+        Example:
+            >>> from torch import nn, ones
+            >>> net = nn.Sequential(nn.Conv2d(3, 2, 2, 2), nn.Flatten(2), nn.Linear(4, 3), nn.Flatten()).eval()
+            >>> mwp = excite.METHODS["mwp"]
+            >>> session = Session(excite.wrap(net), {1.0: ones(1, 3, 4, 4)}, [mwp], layer="1")
+            >>> session.grids(["1"])["1"].tokens
+            (0, 1, 2, 3)
+        """
+        return layer_grids(self.classifier, [each for each in layers if each != "input"], self.inputs[scale])
 
     def _verify(self, layers: tuple[str, ...], scale: float, done: set[tuple[str, ...]]) -> None:
         """Compare the response of a wrapped network with the graph, on the first image that is read at these layers."""
@@ -156,7 +163,7 @@ class Session:
         for method, layers in self.layers.items():
             if method.forward == forward and scale in method.scales:
                 for layer in layers:
-                    found.update(dict.fromkeys(method.taps(layer) if method.taps else (layer,)))
+                    found.update(dict.fromkeys((method.taps or _alone)(layer)))
         return list(found)
 
     @property
@@ -308,6 +315,10 @@ def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) ->
     if method.place == "joint":
         return [classifier.extent or JOINT.join(layer_pair(classifier.module, batch[:1]))]
     return [classifier.layer or default_layer(classifier.module, batch[:1])]
+
+
+def _alone(layer: str) -> tuple[str, ...]:
+    return (layer,)
 
 
 def _named(classifier: Classifier, layer: Layers) -> list[str]:

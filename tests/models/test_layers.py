@@ -31,24 +31,12 @@ class TestSpatialLayers:
             SpatialLayer("1", "ReLU", 5, 32, 16, 2.0, 3),
         ]
 
-    def test_a_layer_whose_channels_come_last_is_no_map(self):
-        class Last(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.conv, self.norm = nn.Conv2d(3, 4, 2, stride=2), nn.LayerNorm(4)
-                self.back = nn.Identity()
-
-            def forward(self, pictures):
-                return self.back(self.norm(self.conv(pictures).permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
-
-        assert names(Last()) == ["conv", "back"]
-
     def test_behind_what_mixes_all_places(self):
         """Beside a residual, positions are where they were; without it nobody knows where they are."""
         layers = nn.Conv2d(3, 4, 3, stride=2), nn.Flatten(2), nn.Linear(31 * 31, 31 * 31), nn.Unflatten(2, (31, 31))
-        (conv,) = spatial_layers(nn.Sequential(*layers), PICTURE)
-        assert (conv.stride, conv.receptive_field) == (2, 3)
-        _, block = spatial_layers(nn.Sequential(layers[0], Residual(nn.Sequential(*layers[1:]))), PICTURE)
+        conv, flat = spatial_layers(nn.Sequential(*layers), PICTURE)
+        assert (conv.stride, conv.receptive_field) == (flat.stride, flat.receptive_field) == (2, 3)
+        *_, block = spatial_layers(nn.Sequential(layers[0], Residual(nn.Sequential(*layers[1:]))), PICTURE)
         assert (block.name, block.stride, block.receptive_field) == ("1", 2, None)
 
     def test_the_network_is_left_as_it_was(self):

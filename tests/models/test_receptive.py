@@ -8,15 +8,24 @@ from torch.nn import functional
 from zoo import torchvision_models
 
 from excite.models.layers import spatial_layers
-from excite.models.receptive_field import PAIRS, WHOLE, Receptive, Side, is_map, view_of
+from excite.models.positions import WHOLE, Pairs, grid_of, is_map
+from excite.models.receptive_field import Receptive, view_of
 
 SIZE = 64
+PICTURES = torch.rand(1, 4, 16, 16, dtype=torch.float64)
 
 
 def seen(network, pictures):
     """What the network's answer sees, as told."""
     with Receptive(pictures) as receptive:
         return view_of(network(receptive.pictures))
+
+
+def side_of(network, pictures=PICTURES):
+    """The first side behind the channels: its dimension, stride, and the field of position 0."""
+    view = seen(network, pictures)
+    side = (view.mixed({1}) or view)[0]
+    return side.outer, side.stride, side.first, side.last
 
 
 def reached(network, pictures, place):
@@ -100,7 +109,7 @@ def test_places_see_what_their_gradient_reaches(operations):
     view = seen(network, pictures)
     answer = network(pictures)
     height, width = view
-    assert (height.dim, width.dim) == (2, 3)
+    assert (height.alone, width.alone) == (2, 3)
     for back in (0, 1):
         place = answer.shape[2] // 2 - back, answer.shape[3] // 2 - back
         first = [side.first + side.stride * k for side, k in zip(view, place, strict=True)]
@@ -162,7 +171,7 @@ def test_well_known_networks(name, layer, stride, field):
     assert (found.stride, found.receptive_field) == (stride, field)
 
 
-PICTURES = torch.rand(1, 4, 16, 16, dtype=torch.float64)
+
 
 
 @pytest.mark.parametrize(
@@ -172,8 +181,7 @@ PICTURES = torch.rand(1, 4, 16, 16, dtype=torch.float64)
         lambda x: x.flatten(2) @ x.flatten(2).transpose(1, 2),
         lambda x: functional.scaled_dot_product_attention(x, x, x),
         lambda x: functional.linear(x, weight(16, 16)),
-        lambda x: x.flip(2),
-        lambda x: x.roll(3, dims=3),
+        lambda x: x.cumsum(3).diagonal(dim1=2, dim2=3),
         lambda x: torch.cat([x, x], 2),
         lambda x: x.amax(),
     ],
@@ -200,50 +208,50 @@ def test_positions_stay_where_they_are_though_each_sees_the_whole_picture(networ
 @pytest.mark.parametrize(
     ("network", "side"),
     [
-        (lambda x: x.flatten(2).relu().reshape(1, 4, 16, 16), Side(2)),
-        (lambda x: x.flatten(2).transpose(1, 2).unflatten(1, (16, 16)), Side(1)),
-        (lambda x: (x.flatten(2).mT @ weight(4, 6)).mT.view(1, 6, 16, 16), Side(2)),
-        (lambda x: x.view(1, 4, 8, 2, 8, 2).permute(0, 3, 5, 1, 2, 4).reshape(1, 16, 8, 8), Side(2, 2, 0, 1)),
+        (lambda x: x.flatten(2).relu().reshape(1, 4, 16, 16), (2, 1, 0, 0)),
+        (lambda x: x.flatten(2).transpose(1, 2).unflatten(1, (16, 16)), (1, 1, 0, 0)),
+        (lambda x: (x.flatten(2).mT @ weight(4, 6)).mT.view(1, 6, 16, 16), (2, 1, 0, 0)),
+        (lambda x: x.view(1, 4, 8, 2, 8, 2).permute(0, 3, 5, 1, 2, 4).reshape(1, 16, 8, 8), (2, 2, 0, 1)),
     ],
 )
 def test_tokens_and_patches_are_followed(network, side):
-    assert seen(network, PICTURES)[0] == side
+    assert side_of(network) == side
 
 
 def test_weights_of_an_attention_are_pairs():
     def scores(x):
         return (x.flatten(2).mT @ x.flatten(2)).softmax(-1)
 
-    assert seen(scores, PICTURES) is PAIRS
-    assert seen(lambda x: functional.conv2d(scores(x)[:, None], weight(2, 1, 1, 1)), PICTURES) is PAIRS
-    assert seen(lambda x: scores(x) @ x.flatten(2).mT, PICTURES) == WHOLE
-    assert seen(lambda x: scores(x) @ x.flatten(2).mT, PICTURES) is not PAIRS
+    assert isinstance(seen(scores, PICTURES), Pairs)
+    assert isinstance(seen(lambda x: functional.conv2d(scores(x)[:, None], weight(2, 1, 1, 1)), PICTURES), Pairs)
+    assert side_of(lambda x: scores(x) @ x.flatten(2).mT) == (1, 1, 0, 0)
+    assert seen(lambda x: scores(x) @ x.flatten(2).mT, PICTURES)[0].whole
 
 
 @pytest.mark.parametrize(
     ("network", "side"),
     [
-        (lambda x: functional.max_pool2d(x, 3, 2, 1), Side(2, 2, -1, 1)),
-        (lambda x: functional.max_pool2d(x, 2, 1, dilation=3), Side(2, 1, 0, 3)),
-        (lambda x: functional.lp_pool2d(x, 2, 3, 2), Side(2, 2, 0, 2)),
-        (lambda x: functional.adaptive_max_pool2d(x, 4), Side(2, 4, 0, 3)),
-        (lambda x: functional.conv2d(x, weight(1, 4, 3, 3), padding="same"), Side(2, 1, -1, 1)),
-        (lambda x: functional.conv2d(x, weight(1, 4, 3, 3), padding="valid"), Side(2, 1, 0, 2)),
-        (lambda x: functional.pixel_unshuffle(x, 2), Side(2, 2, 0, 1)),
-        (lambda x: functional.pixel_shuffle(x, 2), Side(2, 0.5, 0, 0)),
-        (lambda x: functional.interpolate(x, scale_factor=2), Side(2, 0.5, -0.5, 0)),
-        (lambda x: x.mean(1), Side(1)),
-        (lambda x: x.max(1).values, Side(1)),
-        (lambda x: torch.max(x, x), Side(2)),
-        (lambda x: x.norm(2, 1), Side(1)),
-        (lambda x: x.unbind(1)[2], Side(1)),
-        (lambda x: x.chunk(2, dim=1)[1], Side(2)),
-        (lambda x: functional.layer_norm(x, x.shape[1:]), Side(2)),
-        (lambda x: torch.zeros_like(x).copy_(x), Side(2)),
+        (lambda x: functional.max_pool2d(x, 3, 2, 1), (2, 2, -1, 1)),
+        (lambda x: functional.max_pool2d(x, 2, 1, dilation=3), (2, 1, 0, 3)),
+        (lambda x: functional.lp_pool2d(x, 2, 3, 2), (2, 2, 0, 2)),
+        (lambda x: functional.adaptive_max_pool2d(x, 4), (2, 4, 0, 3)),
+        (lambda x: functional.conv2d(x, weight(1, 4, 3, 3), padding="same"), (2, 1, -1, 1)),
+        (lambda x: functional.conv2d(x, weight(1, 4, 3, 3), padding="valid"), (2, 1, 0, 2)),
+        (lambda x: functional.pixel_unshuffle(x, 2), (2, 2, 0, 1)),
+        (lambda x: functional.pixel_shuffle(x, 2), (2, 0.5, 0, 0)),
+        (lambda x: functional.interpolate(x, scale_factor=2), (2, 0.5, -0.5, 0)),
+        (lambda x: x.mean(1), (1, 1, 0, 0)),
+        (lambda x: x.max(1).values, (1, 1, 0, 0)),
+        (lambda x: torch.max(x, x), (2, 1, 0, 0)),
+        (lambda x: x.norm(2, 1), (1, 1, 0, 0)),
+        (lambda x: x.unbind(1)[2], (1, 1, 0, 0)),
+        (lambda x: x.chunk(2, dim=1)[1], (2, 1, 0, 0)),
+        (lambda x: functional.layer_norm(x, x.shape[1:]), (2, 1, 0, 0)),
+        (lambda x: torch.zeros_like(x).copy_(x), (2, 1, 0, 0)),
     ],
 )
 def test_single_operations(network, side):
-    assert seen(network, PICTURES)[0] == side
+    assert side_of(network) == side
 
 
 def test_views_of_permuted_activations():
@@ -253,4 +261,5 @@ def test_views_of_permuted_activations():
         permuted = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         return permuted.permute(0, 2, 3, 1).view(1, -1, 4)
 
-    assert [(side.dim, side.repeat, side.period) for side in seen(network, PICTURES)] == [(1, 16, 16), (1, 1, 16)]
+    grid = grid_of(seen(network, PICTURES), network(PICTURES), 1)
+    assert (grid.height, grid.width, grid.tokens, grid.dims) == (16, 16, tuple(range(256)), (-2,))

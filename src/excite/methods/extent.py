@@ -85,7 +85,7 @@ def _at_scale(
     """The evidence in means of the map, the likeness of each position, and how much of the signal arrived."""
     forward = passes.excitation(scale)
     won = _won(forward, units, layers)
-    activations = forward.readings[layers[-1]].activation.detach().to(won[0])
+    activations = forward.activations[layers[-1]].detach().to(won[0])
     stretched = partial(resized, size=activations.shape[-2:])
     evidence = _mean(_even(stretched(each)) for each in won)
     if contrast:

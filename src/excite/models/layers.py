@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -14,14 +14,17 @@ from torch import Tensor, nn
 from excite.errors import LayerError, SignalError
 from excite.models.classifier import Classifier
 from excite.models.fully_convolutional import Recording, Step, step_of
-from excite.models.receptive_field import PAIRS, Receptive, View, is_map, view_of
+from excite.models.positions import Pairs, grid_of
+from excite.models.receptive_field import Receptive, view_of
 from excite.propagation import ExcitationPass, prior
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import as_found, main_output, plain_modules
+from excite.propagation.tokens import TokenGrid
 
 USUAL_STRIDE = 16  # fine enough to point, coarse enough to mean something (the paper's pool4 of VGG16)
 LEAST_STRIDE = 8  # finer layers encode hardly more than edges
 MIN_SIDE = 4  # of a map
+MOST_SIZES = 64  # of images, for which is kept where the tokens lie
 NEARLY = 1.4  # strides derived from sizes: borders make 16 a ratio of 17 or 18; the next is 32
 UNCHANGING = ("Dropout", "Identity")  # named after the layer before them
 
@@ -37,6 +40,12 @@ class SpatialLayer:
     width: int
     stride: float  # pixels between two positions, by the operations or, behind one that mixes all positions, by sizes
     receptive_field: int | None = None  # pixels along its longer side; None: the whole image
+    grid: TokenGrid | None = field(default=None, compare=False)  # where its positions lie in its output
+
+    @property
+    def tokens(self) -> bool:
+        """Whether its output has tokens [N, T, C]."""
+        return self.grid is not None and bool(self.grid.tokens)
 
     @property
     def depth(self) -> int:
@@ -87,18 +96,46 @@ def _no_map(run: "_Run", remedy: str) -> LayerError:
     return LayerError(f"no layer below the classifier's weights has places to show{reason}: {remedy}")
 
 
-def check_maps(classifier: Classifier, layers: Sequence[str], inputs: Tensor) -> None:
-    """Refuse layers that are known to be no maps, by how they are computed: one dry run for each classifier."""
-    known = classifier.known
-    if classifier.lazy:
-        return
-    if "no maps" not in known:
-        run = _run(classifier.module, inputs[:1])
-        known["no maps"], known["maps"] = run.others, [layer.name for layer in run.maps_below()]
+@dataclass(frozen=True)
+class LayerFacts:
+    """What one dry run found of a network's layers: the grids of the maps, and why others are none."""
+
+    grids: dict[str, TokenGrid]
+    others: dict[str, str]
+
+
+def layer_grids(classifier: Classifier, layers: Sequence[str], inputs: Tensor) -> dict[str, TokenGrid]:
+    """Where the positions of the image lie in the outputs of layers, for images of one size.
+
+    Given for layers that are known to be maps; those that are known to be none, by how they are computed, are refused.
+    It takes one dry run for each classifier, and another one for each size of the images where layers have tokens.
+    """
+    facts = _facts(classifier, layers, inputs)
     for layer in layers:
-        reason = known["no maps"].get(layer.partition("#")[0])
+        reason = facts.others.get(_module(layer))
         if reason is not None:
-            raise LayerError(f"layer {layer!r} is no map: {reason}; layers that are maps: {_listed(known['maps'])}")
+            raise LayerError(f"layer {layer!r} is no map: {reason}; layers that are maps: {_listed(list(facts.grids))}")
+    return {layer: grid for layer in layers if (grid := facts.grids.get(_module(layer))) is not None}
+
+
+def _facts(classifier: Classifier, layers: Sequence[str], inputs: Tensor) -> LayerFacts:
+    known: dict[torch.Size, LayerFacts] = classifier.known.setdefault("layers", {})
+    size = inputs.shape[1:]
+    of_others = next(iter(known.values()), None)
+    if size in known or classifier.lazy:
+        return known.get(size, LayerFacts({}, {}))
+    if of_others is None or any((grid := of_others.grids.get(_module(layer))) and grid.tokens for layer in layers):
+        run = _run(classifier.module, inputs[:1])
+        grids = {layer.name: layer.grid for layer in run.maps_below() if layer.grid is not None}
+        known[size] = LayerFacts(grids, run.others)
+        if len(known) > MOST_SIZES:
+            del known[next(iter(known))]
+        return known[size]
+    return of_others
+
+
+def _module(layer: str) -> str:
+    return layer.partition("#")[0]
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:
@@ -189,13 +226,14 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
         if any(weight.dim() > 1 for weight in child.parameters(recurse=False)):
             seen.pop((name, "weights"), None)
             seen[name, "weights"] = name
-        if isinstance(answer, Tensor) and answer.dim() == 4:
-            view = view_of(answer)
-            if is_map(view, answer) or (len(answer) == len(inputs) and answer.shape[2:].numel() == 1):  # pooled
+        if isinstance(answer, Tensor) and answer.dim() in {3, 4}:
+            grid = grid_of(view_of(answer), answer, len(inputs))
+            pooled = answer.dim() == 4 and len(answer) == len(inputs) and answer.shape[2:].numel() == 1
+            if grid or pooled:
                 seen.pop((name, "map"), None)
-                seen[name, "map"] = _layer(name, child, answer, inputs)
+                seen[name, "map"] = _layer(name, child, answer, grid, inputs)
                 steps[name] = step_of(answer)
-            elif reason := _no_map_because(answer, view, len(inputs)):
+            elif reason := _no_map_because(answer, len(inputs)):
                 others[name] = reason
 
     with ExitStack() as hooks, as_found(list(module.modules())), torch.no_grad(), Receptive(inputs) as receptive:
@@ -207,24 +245,24 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
     return _Run(list(seen.values()), recording.steps, steps, last, others)
 
 
-def _layer(name: str, child: nn.Module, answer: Tensor, inputs: Tensor) -> SpatialLayer:
+def _layer(name: str, child: nn.Module, answer: Tensor, grid: TokenGrid | None, inputs: Tensor) -> SpatialLayer:
     view = view_of(answer)
     stride = float(view[0].stride) if view else float(inputs.shape[-2])
     fields = [side.field for side in view or () if side.field is not None]
-    _, channels, height, width = answer.shape
-    field = max(fields) if len(fields) == 2 else None
-    return SpatialLayer(name, type(child).__name__, channels, height, width, stride, field)
+    _, channels, height, width = (grid.as_map(answer) if grid else answer).shape
+    receptive_field = max(fields) if len(fields) == 2 else None
+    return SpatialLayer(name, type(child).__name__, channels, height, width, stride, receptive_field, grid)
 
 
-def _no_map_because(answer: Tensor, view: View | None, images: int) -> str:
-    """Why a tensor of four dimensions is no map; empty where that is unknown."""
-    shape = tuple(answer.shape)
-    if view is PAIRS:
+def _no_map_because(answer: Tensor, images: int) -> str:
+    """Why a tensor of three or four dimensions is no map; empty where that is unknown."""
+    shape, view = tuple(answer.shape), view_of(answer)
+    if isinstance(view, Pairs):
         return f"its output {shape} has a number for each pair of positions, as the weights of an attention"
-    if view and (view[0].dim, view[1].dim) == (1, 2):
-        return f"its output {shape} has the channels last, not [N, C, H, W]"
     if view:
-        return f"the positions of its output {shape} are not its last two dimensions"
+        return f"the positions of its output {shape} are not in order, one by one, for each image"
+    if answer.dim() == 3:
+        return f"which positions of the image lie where in its output {shape} is not known"
     return f"its output {shape} is not one tensor for each image" if len(answer) != images else ""
 
 

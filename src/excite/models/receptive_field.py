@@ -5,77 +5,25 @@ that the first position depends on, also outside of the image. Behind upsampling
 What only scales a map (the gate of a squeeze-and-excite block, the statistics of a norm) does not count; behind all
 else that mixes all positions it is the whole image. An operation not in the table is applied position by position.
 
-So each activation is a map whose dimensions are known, with its own field or the whole image as each position's; or its
-positions are unknown; or it has a number for each pair of positions (the weights of an attention), and is no map.
+So each activation has known positions, wherever they lie (rows and columns of a map, tokens of a sequence, windows in
+the batch), with its own field or the whole image as each position's; or its positions are unknown; or it has a number
+for each pair of positions (the weights of an attention), and is no map.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from excite.models.positions import NOWHERE, WHOLE, Line, Pairs, Side, View, is_map
 from excite.propagation.graph import WRITING, operation_name
 from excite.propagation.provenance import tensors_in
 
 _ATTRIBUTE = "_excite_view"
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side of a map, dimension ``dim`` of the tensor: its stride and the field of position 0, in pixels."""
-
-    dim: int
-    stride: Fraction = Fraction(1)
-    first: Fraction = Fraction(0)
-    last: Fraction = Fraction(0)
-    whole: bool = False  # all positions were mixed, as in attention beside a residual: the field is the whole image
-    repeat: int = 1  # where both sides share a dimension (tokens), how often a position is repeated,
-    period: int = 0  # and the number of positions after which they begin again; 0: a dimension of its own
-
-    @property
-    def alone(self) -> bool:
-        """Whether the dimension is of this side alone."""
-        return (self.repeat, self.period) == (1, 0)
-
-    @property
-    def field(self) -> int | None:
-        """The size of the receptive field; None: the whole image."""
-        return None if self.whole else ceil(self.last - self.first) + 1
-
-    def resized(self, inside: int, outside: int) -> "Side":
-        """With another number of positions, each of which depends on the whole image."""
-        return replace(self, stride=self.stride * Fraction(inside, outside), whole=True)
-
-    def slid(self, window: Fraction | int, step: Fraction | int = 1, before: Fraction | int = 0) -> "Side":
-        """Behind windows that are ``step`` positions apart, the first one beginning ``before`` the map."""
-        first = self.first - before * self.stride
-        last = self.last + (window - 1 - before) * self.stride
-        return replace(self, stride=self.stride * step, first=first, last=last)
-
-    def joined(self, other: "Side") -> "Side":
-        """The union of two fields; where the strides differ, the larger field."""
-        whole = self.whole or other.whole
-        if (self.repeat, self.period) != (other.repeat, other.period):  # windows: of several positions each
-            return replace(min(self, other, key=lambda side: side.stride), whole=True)
-        if self.stride != other.stride:
-            return replace(max(self, other, key=lambda side: side.last - side.first), whole=whole)
-        return replace(self, first=min(self.first, other.first), last=max(self.last, other.last), whole=whole)
-
-
-class _Pairs(tuple[()]):
-    """A number for each pair of positions."""
-
-    __slots__ = ()
-
-
-View = tuple[Side, Side] | tuple[()]  # height and width
-WHOLE: View = ()  # the whole image, and which position is where is unknown
-PAIRS: View = _Pairs()
 
 
 @dataclass(frozen=True)
@@ -97,35 +45,51 @@ class Call:
         """The first input."""
         return cast("Tensor", self.argument(0, "input"))
 
+    @property
+    def view(self) -> View:
+        """The sides of the first input."""
+        return view_of(self.subject) or WHOLE
+
     def each(self, change: Callable[[Side, int], Side | None]) -> View:
-        """The sides of the first input, both changed; the whole image where that cannot be."""
-        view = view_of(self.subject)
-        if view is PAIRS:
-            return PAIRS
-        sides = tuple(change(side, k) for k, side in enumerate(view or WHOLE))
-        return WHOLE if None in sides else sides  # type: ignore[return-value]
+        """The sides of the first input, both changed; of unknown positions where that cannot be."""
+        return self.view.each(change)
+
+    def over_map(self, change: Callable[[Side, int], Side | None]) -> View:
+        """The sides of the first input, a map whose channels are mixed, both changed; the size is the result's."""
+        mixed = self.view.mixed({self.subject.dim() - 3})
+        if isinstance(mixed, Pairs):
+            return mixed if self.subject.shape[-2:] == self.answer.shape[-2:] else Pairs()
+        if not is_map(mixed, self.subject):
+            return WHOLE
+
+        def changed(side: Side, k: int) -> Side | None:
+            found = change(side, k)
+            return found and found.at(dim := self.subject.dim() - 2 + k, self.answer.shape[dim])
+
+        return mixed.each(changed)
 
     def slid(self, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> View:
         """Behind windows of one size; each number is for both sides, or there is one for each."""
         sizes, strides, margins, dilations = map(_pair, (kernel, stride, padding, dilation))
-        if not is_map(view_of(self.subject), self.subject):
-            return PAIRS if view_of(self.subject) is PAIRS else WHOLE
-        return self.each(lambda side, k: side.slid((sizes[k] - 1) * dilations[k] + 1, strides[k], margins[k]))
+        return self.over_map(lambda side, k: side.slid((sizes[k] - 1) * dilations[k] + 1, strides[k], margins[k]))
 
     def joined(self) -> View:
         """The union over the inputs, for an operation that is applied position by position."""
-        views = [(tensor, view_of(tensor)) for tensor in tensors_in((self.args, self.kwargs))]
+        inputs = [
+            (tensor, view) for tensor in tensors_in((self.args, self.kwargs)) if (view := view_of(tensor)) is not None
+        ]
+        kinds = [kind for kind in (View, Pairs) if any(type(view) is kind and view for _, view in inputs)]
+        if not kinds:
+            return next((view for _, view in inputs if isinstance(view, Pairs)), WHOLE)
         joined = WHOLE
-        for tensor, view in views:
-            if view:
+        for tensor, view in inputs:
+            if type(view) is kinds[0] and view:
                 aligned = _aligned(view, tensor, self.answer)
-                if not aligned or (joined and [side.dim for side in joined] != [side.dim for side in aligned]):
+                joined = aligned.each(lambda side, k: side.joined(joined[k])) if joined else aligned  # noqa: B023
+                if not joined:
                     return WHOLE
-                joined = (joined[0].joined(aligned[0]), joined[1].joined(aligned[1])) if joined else aligned
-        wholes = [tensor for tensor, view in views if view == WHOLE]
-        if joined and not all(_is_gate(tensor, joined, self.answer) for tensor in wholes):
-            joined = (replace(joined[0], whole=True), replace(joined[1], whole=True))
-        return joined or next((view for _, view in views if view is PAIRS), WHOLE)
+        wholes = [tensor for tensor, view in inputs if view == WHOLE]
+        return joined if all(_is_gate(tensor, joined, self.answer) for tensor in wholes) else joined.everywhere()
 
 
 def view_of(tensor: Tensor) -> View | None:
@@ -133,22 +97,16 @@ def view_of(tensor: Tensor) -> View | None:
     return getattr(tensor, _ATTRIBUTE, None)
 
 
-def is_map(view: View | None, tensor: Tensor) -> bool:
-    """Whether the last two dimensions are height and width."""
-    return bool(view) and [(side.dim - tensor.dim(), side.alone) for side in view or ()] == [(-2, True), (-1, True)]
-
-
 def _aligned(view: View, tensor: Tensor, answer: Tensor) -> View:
     """The same sides in the result of an element-wise operation, whose dimensions are aligned at the last."""
     before = answer.dim() - tensor.dim()
-    dims = [(side.dim, side.dim + before) for side in view]
-    fits = all(0 < new < answer.dim() and answer.shape[new] == tensor.shape[old] for old, new in dims)
-    return tuple(replace(side, dim=side.dim + before) for side in view) if fits else WHOLE  # type: ignore[return-value]
+    fits = all(dim + before >= 0 and answer.shape[dim + before] == tensor.shape[dim] for dim in view.dims)
+    return view.each(lambda side, _: side.moved(lambda dim: dim + before)) if fits else WHOLE
 
 
-def _is_gate(tensor: Tensor, sides: View, answer: Tensor) -> bool:
+def _is_gate(tensor: Tensor, view: View, answer: Tensor) -> bool:
     """Whether it is one number for all positions of a map."""
-    dims = [side.dim - answer.dim() + tensor.dim() for side in sides]
+    dims = [dim - answer.dim() + tensor.dim() for dim in view.dims]
     return all(dim < 0 or tensor.shape[dim] == 1 or tensor.stride(dim) == 0 for dim in dims)  # 0: it was expanded
 
 
@@ -177,7 +135,7 @@ def transposed_convolution(call: Call) -> View:
         before = Fraction(reach - padding[k], strides[k])
         return side.slid(Fraction(reach, strides[k]) + 1, Fraction(1, strides[k]), before)
 
-    return call.each(spread)
+    return call.over_map(spread)
 
 
 def pooling(call: Call) -> View:
@@ -191,14 +149,15 @@ def pooling(call: Call) -> View:
 def adaptive_pooling(call: Call) -> View:
     """Windows of one size side by side; the whole image where sizes differ, and no map where there is one window."""
 
-    def pooled(side: Side, _: int) -> Side | None:
-        inside, outside = call.subject.shape[side.dim], call.answer.shape[side.dim]
+    def pooled(side: Side, k: int) -> Side | None:
+        dim = call.subject.dim() - 2 + k
+        inside, outside = call.subject.shape[dim], call.answer.shape[dim]
         window = inside // outside
         if inside % outside:
-            return side.resized(inside, outside)
+            return side.resized(dim, inside, outside)
         return None if outside == 1 < inside else side.slid(window, window)
 
-    return call.each(pooled)
+    return call.over_map(pooled)
 
 
 def interpolation(call: Call) -> View:
@@ -208,8 +167,9 @@ def interpolation(call: Call) -> View:
         return adaptive_pooling(call)
     taps = _TAPS.get(mode, 0)
 
-    def resized(side: Side, _: int) -> Side:
-        ratio = Fraction(call.subject.shape[side.dim], call.answer.shape[side.dim])
+    def resized(side: Side, k: int) -> Side:
+        dim = call.subject.dim() - 2 + k
+        ratio = Fraction(call.subject.shape[dim], call.answer.shape[dim])
         if not taps:
             rounded = 1 - Fraction(1, ratio.denominator)
             return side.slid(1 + rounded, ratio, rounded)
@@ -217,17 +177,22 @@ def interpolation(call: Call) -> View:
         centre = ratio / 2 - Fraction(1, 2)
         return side.slid(taps * wide + 1, ratio, taps * wide / Fraction(2) - centre)
 
-    return call.each(resized)
+    return call.over_map(resized)
 
 
 def padding(call: Call) -> View:
-    """Position 0 moves before the map; padding is given from the last dimension on."""
-    amounts = call.argument(1, "pad")
+    """Position 0 moves before the map, and tokens get others beside them; given from the last dimension on."""
+    amounts, rank = call.argument(1, "pad"), call.subject.dim()
 
-    def padded(side: Side, _: int) -> Side:
-        pair = 2 * (call.subject.dim() - 1 - side.dim)
-        before = amounts[pair] if pair < len(amounts) else 0
-        return replace(side, first=side.first - before * side.stride, last=side.last - before * side.stride)
+    def padded(side: Side, _: int) -> Side | None:
+        for dim in side.dims:
+            before, after = amounts[2 * (rank - 1 - dim) :][:2] or (0, 0)
+            if (before or after) and side.alone != dim:
+                side = side.beside(dim, before, after)
+            elif before or after:
+                moved = before * side.stride
+                side = replace(side.at(dim, call.answer.shape[dim]), first=side.first - moved, last=side.last - moved)
+        return side if all(max(line) >= 0 for _, line in side.lines) else None
 
     return call.each(padded)
 
@@ -236,7 +201,7 @@ def pixel_shuffle(call: Call) -> View:
     """Each position becomes several with the same field, or the other way round several the channels of one."""
     if call.function.__name__ == "pixel_unshuffle":
         return call.slid(factor := call.argument(1, "downscale_factor"), factor)
-    return call.each(lambda side, _: side.slid(1, Fraction(1, call.argument(1, "upscale_factor"))))
+    return call.over_map(lambda side, _: side.slid(1, Fraction(1, call.argument(1, "upscale_factor"))))
 
 
 def reduction(call: Call) -> View:
@@ -248,7 +213,8 @@ def reduction(call: Call) -> View:
     moved = set() if call.answer.dim() == call.subject.dim() else gone
 
     def kept(side: Side, _: int) -> Side | None:
-        return None if side.dim in gone else replace(side, dim=side.dim - sum(dim < side.dim for dim in moved))
+        left = side.mixed(gone)
+        return left and left.moved(lambda dim: dim - sum(each < dim for each in moved))
 
     return call.each(kept)
 
@@ -257,82 +223,129 @@ def rearrangement(call: Call) -> View:
     """Copies positions to others: the same call on their numbers shows which."""
 
     def followed(side: Side, _: int) -> Side | None:
-        size = call.subject.shape[side.dim]
-        positions = torch.arange(size) // side.repeat % (side.period or size)
-        positions = positions.reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim))
+        positions = torch.zeros((), dtype=torch.long)
+        for dim, line in side.lines:
+            numbers = torch.tensor(line)
+            positions = positions + numbers.reshape(-1, *[1] * (call.subject.dim() - 1 - dim))
         # in the activation's memory layout, which some views depend on
         numbers = torch.empty_like(call.subject, dtype=torch.long, device="cpu")
         numbers.copy_(positions.expand(call.subject.shape))
         moved = tensors_in(call.function(numbers, *call.args[1:], **call.kwargs))[call.position]
-        lines = {dim: _line(moved, dim) for dim in range(moved.dim()) if moved.shape[dim] > 1}
-        patterns = {dim: _pattern(line) for dim, line in lines.items() if bool((line != 0).any())}
-        total = sum((line.reshape(-1, *[1] * (moved.dim() - 1 - dim)) for dim, line in lines.items()), torch.tensor(0))
-        if not patterns or None in patterns.values() or bool((moved - moved.flatten()[0] != total).any()):
-            return None  # mixed with another dimension, or a single position
-        dim, (step, repeat, period) = max(patterns.items(), key=lambda item: item[1][0])  # if split, the outer part
-        inner = sum(int(line[-1]) for other, line in lines.items() if other != dim)
-        start = int(moved.flatten()[0]) * side.stride
-        first, last = side.first + start, side.last + start + inner * side.stride
-        return Side(dim, side.stride * step, first, last, side.whole, repeat, period)
+        found = _lines(moved)
+        return found and side.counted(*found)
 
     return call.each(followed)
 
 
-def _line(moved: Tensor, dim: int) -> Tensor:
-    """The numbers along a dimension, from 0."""
-    line = moved[tuple(slice(None) if k == dim else 0 for k in range(moved.dim()))]
-    return line - line[0]
-
-
-def _pattern(line: Tensor) -> Any:
-    """Of numbers that rise evenly: the step, how often each is repeated, and after how many they begin anew (0: no)."""
-    changed = line.nonzero()[:, 0]
-    repeat, step = int(changed[0]), int(line[changed[0]])
-    starts = line[::repeat]
-    again = (starts[1:] == 0).nonzero()[:, 0]
-    period = int(again[0]) + 1 if len(again) else len(starts)
-    regular = torch.arange(len(line)) // repeat % period * step
-    if step < 1 or bool((line != regular).any()):
+def _lines(moved: Tensor) -> tuple[dict[int, Line], int] | None:
+    """Numbers as the sum of one line for each dimension, and their start; None where they are no such sum."""
+    here, dims = moved >= 0, range(moved.dim())
+    if not here.any():
         return None
-    return step, repeat, 0 if (repeat, period) == (1, len(line)) else period
+    valid = [here.any(tuple(k for k in dims if k != dim)) if moved.dim() > 1 else here for dim in dims]
+    origin = [int(each.nonzero()[0]) for each in valid]
+    start, total, inside = int(moved[tuple(origin)]), torch.tensor(0), torch.tensor(True)
+    lines: dict[int, Line] = {}
+    for dim, where in enumerate(valid):
+        line = moved[tuple(slice(None) if k == dim else origin[k] for k in dims)] - start
+        shape = (-1, *[1] * (moved.dim() - 1 - dim))
+        total, inside = total + line.reshape(shape), inside & where.reshape(shape)
+        if line.any():
+            lines[dim] = tuple(line.where(where, NOWHERE).tolist())
+    same = torch.equal(here, inside.expand(here.shape)) and bool((moved - start == total)[here].all())
+    return (lines, start) if same else None
 
 
 def concatenation(call: Call) -> View:
-    """The union for channels side by side; the whole image for maps side by side."""
+    """The union for channels side by side; tokens beside others are where they are; of maps side by side, nothing."""
     dim = call.argument(1, "dim", call.kwargs.get("axis", 0)) % call.answer.dim()
-    joined = call.joined()
-    return WHOLE if any(side.dim == dim for side in joined) else joined
+    parts: list[Tensor] = list(call.argument(0, "tensors"))
+    holders = [k for k, part in enumerate(parts) if dim in (view_of(part) or WHOLE).dims]
+    if not holders:
+        return call.joined()
+    views = [view for part in parts if (view := view_of(part))]
+    if len(views) > 1:
+        return replace(call, answer=parts[holders[0]]).joined().mixed({dim})
+    before, after = (sum(part.shape[dim] for part in each) for each in (parts[: holders[0]], parts[holders[0] + 1 :]))
+    return views[0].each(lambda side, _: side.beside(dim, before, after))
 
 
 def stacking(call: Call) -> View:
     """The union, with one dimension more."""
     dim = call.argument(1, "dim", 0) % call.answer.dim()
     view = replace(call, answer=call.argument(0, "tensors")[0]).joined()
-    return tuple(replace(side, dim=side.dim + (side.dim >= dim)) for side in view)  # type: ignore[return-value]
+    return view.each(lambda side, _: side.moved(lambda each: each + (each >= dim)))
 
 
 def product(call: Call) -> View:
-    """A matrix product: weights act on the last dimension; of two activations it has a number for each pair."""
-    views = [view for tensor in tensors_in((call.args, call.kwargs)) if (view := view_of(tensor)) is not None]
-    if len(views) == 1 and call.function.__name__ in {"matmul", "__matmul__"} and view_of(call.subject) is not None:
-        return last_dimension(call) if call.argument(1, "other").dim() == 2 else WHOLE
-    return PAIRS if len(views) > 1 and not any(view is PAIRS for view in views) else WHOLE
+    """A product of two tensors, matrices or by ``einsum``: positions stay where their dimension does."""
+    name = call.function.__name__
+    first = 1 if name in {"baddbmm", "addmm"} else 0
+    operands = list(call.args[1:] if name == "einsum" else call.args[first : first + 2])
+    if name == "einsum":
+        letters = _letters(call.args[0])
+        operands = list(operands[0]) if operands and isinstance(operands[0], (list, tuple)) else operands
+    else:
+        operands += [call.kwargs[key] for key in ("other", "mat2") if key in call.kwargs]
+        letters = _of_matrices([each.dim() for each in operands]) if len(operands) == 2 else None
+    if letters is None or len(operands) != 2:
+        return WHOLE
+    return _product(operands, *letters)
+
+
+def _letters(equation: Any) -> tuple[list[str], str] | None:
+    """The letters of the dimensions of two operands, and of their product."""
+    parts = str(equation).replace(" ", "").replace("->", ",").split(",")
+    return (parts[:2], parts[2]) if len(parts) == 3 and "->" in str(equation) and "." not in equation else None
+
+
+def _of_matrices(ranks: list[int]) -> tuple[list[str], str] | None:
+    """The same for a product of matrices [..., i, k] and [..., k, j]."""
+    if min(ranks) < 2:
+        return None
+    batch = "abcdefgh"[: max(ranks) - 2]
+    left, right = (batch[len(batch) - rank + 2 :] for rank in ranks)
+    return [left + "xz", right + "zy"], batch + "xy"
+
+
+def _product(operands: list[Tensor], letters: list[str], result: str) -> View:
+    """The positions of two factors that are left in their product; of both, where they differ, the pairs."""
+    views = [view_of(each) for each in operands]
+    left: list[View] = []
+    own: list[bool] = []  # whether a factor's positions lie in a dimension of its own
+    for view, mine, other in zip(views, letters, letters[::-1], strict=True):
+        kept = (view or WHOLE).mixed({dim for dim, letter in enumerate(mine) if letter not in result})
+        own.append(any(mine[dim] not in other for dim in kept.dims))
+        left.append(kept.each(lambda side, _: side.moved(lambda dim: result.index(mine[dim]))))  # noqa: B023
+    if all(own):
+        return Pairs(left[0])
+    chosen = View(left[own.index(True)] if any(own) else left[0] or left[1])
+    return chosen.everywhere() if None not in views else chosen
+
+
+def attention(call: Call) -> View:
+    """An output token lies where its query lay, and depends on the whole image."""
+    query = call.argument(0, "query")
+    view = (view_of(query) or WHOLE).mixed({query.dim() - 1})
+    fits = all(call.answer.dim() == query.dim() and call.answer.shape[dim] == query.shape[dim] for dim in view.dims)
+    return View(view).everywhere() if fits and call.position == 0 else Pairs()
 
 
 def last_dimension(call: Call) -> View:
     """Weights mix the last dimension, which are the channels or, in a mixer, positions."""
-    return call.each(lambda side, _: None if side.dim == call.subject.dim() - 1 else side)
+    return call.view.mixed({call.subject.dim() - 1})
 
 
 def everywhere(call: Call) -> View:
     """Each position depends on all, but is where it was: sampled by a grid, transformed, added up."""
-    return call.each(
-        lambda side, _: (
-            side.resized(call.subject.shape[side.dim], call.answer.shape[side.dim])
-            if call.answer.dim() == call.subject.dim()
-            else None
-        )
-    )
+
+    def resized(side: Side, _: int) -> Side | None:
+        dim = side.alone
+        if dim is None or call.answer.dim() != call.subject.dim():
+            return None
+        return side.resized(dim, call.subject.shape[dim], call.answer.shape[dim])
+
+    return call.each(resized)
 
 
 def _pair(value: Any) -> tuple[int, int]:
@@ -359,11 +372,11 @@ REACHES: dict[str, Callable[[Call], View]] = {
                           tile flip roll rot90 channel_shuffle""",
         concatenation: "cat concat concatenate",
         stacking: "stack",
-        product: "matmul mm bmm baddbmm einsum tensordot",
+        product: "matmul mm bmm baddbmm einsum",
+        attention: "scaled_dot_product_attention multi_head_attention_forward",
         everywhere: """grid_sample cumsum cumprod fft_fft2 fft_rfft2 fft_ifft2 fft_irfft2 fft_fftn fft_rfftn fft_ifftn
                        fft_irfftn""",
-        lambda _call: WHOLE: """mv addmm scaled_dot_product_attention multi_head_attention_forward conv1d conv3d
-                                conv_transpose1d conv_transpose3d gather""",
+        lambda _call: WHOLE: "mv addmm tensordot conv1d conv3d conv_transpose1d conv_transpose3d gather",
     }.items()
     for name in names.split()
 }
@@ -375,7 +388,8 @@ class Receptive(TorchFunctionMode):
     def __init__(self, pictures: Tensor) -> None:
         super().__init__()
         self.pictures = pictures.detach()  # an alias, so that nothing is attached to the user's tensor
-        setattr(self.pictures, _ATTRIBUTE, (Side(pictures.dim() - 2), Side(pictures.dim() - 1)))
+        last = (self.pictures.dim() - 2, self.pictures.dim() - 1)
+        setattr(self.pictures, _ATTRIBUTE, View(Side.along(dim, self.pictures.shape[dim]) for dim in last))
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

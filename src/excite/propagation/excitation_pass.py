@@ -109,7 +109,7 @@ class ExcitationPass(ForwardPass):
         if not several:
             for layer in wanted:
                 maps[layer] = maps[layer][0]
-        return maps
+        return self.in_places(maps)
 
     def _all_signals(self, signals: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
         """All signals together, or some at a time where their tensors would be large."""

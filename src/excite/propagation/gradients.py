@@ -87,7 +87,6 @@ class Gradients(ForwardPass):
     def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Layers) -> None:
         self._switch = Switch()
         super().__init__(module, inputs, layers, _operations(self._switch))
-        self.activations = {layer: reading.activation for layer, reading in self.readings.items()}
         self._checked: set[Variant] = set()
 
     def down(
@@ -134,9 +133,9 @@ class Gradients(ForwardPass):
             found = torch.autograd.grad(self._traced, probes, start, retain_graph=True, materialize_grads=True)
         arrived = dict(zip(wanted, found, strict=True))
         if variant in RELEVANCE:
-            arrived = {layer: self.activations[layer] * each for layer, each in arrived.items()}
+            arrived = {layer: self.readings[layer].activation * each for layer, each in arrived.items()}
         self.check_maps(arrived.values())
-        return arrived
+        return self.in_places(arrived)
 
 
 # --- the rules -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from torch.autograd.graph import GradientEdge
 
     from excite.propagation.operations import Operation
+    from excite.propagation.tokens import TokenGrid
 
     Inputs = tuple[Any, ...]  # what the network is called with
     Disturb = Callable[[Tensor], Tensor]
@@ -46,7 +48,14 @@ _USUAL = frozenset([bool, int, float, str, tuple, list, dict, set, OrderedDict, 
 
 
 class ForwardPass:
-    """The forward pass of a network in which each operation got its rule from a table."""
+    """The forward pass of a network in which each operation got its rule from a table.
+
+    Attributes:
+        grids: where the image's positions lie in the outputs of layers that are to be read as maps [N, C, h, w] by
+            `down` and `activations`. All others, at first every layer, are read as they are.
+    """
+
+    grids: Mapping[str, TokenGrid] = MappingProxyType({})
 
     def __init__(
         self,
@@ -73,6 +82,17 @@ class ForwardPass:
             raise _in_input(first)
         if not all_finite(self.output) and bool((self.output.isnan() | (self.output == torch.inf)).any()):
             raise _not_finite("the answer of the network", self._module, self._inputs)
+
+    @property
+    def activations(self) -> dict[str, Tensor]:
+        """For each layer its output."""
+        return self.in_places({layer: reading.activation for layer, reading in self.readings.items()})
+
+    def in_places(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Values of layers, each as a map where its grid is known; there may be a leading dimension of signals."""
+        return {
+            layer: self.grids[layer].as_map(each) if layer in self.grids else each for layer, each in values.items()
+        }
 
     def check_maps(self, maps: Iterable[Tensor]) -> None:
         """Refuse maps that are not finite."""
