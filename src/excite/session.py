@@ -22,8 +22,9 @@ from excite.images import read_image
 from excite.io.cache import ByteCache, fingerprint
 from excite.methods import find_method
 from excite.methods.extent import JOINT, Extents
-from excite.models.layers import default_layer, layer_grids, layer_pair, top_layer
+from excite.models.layers import classifier_edges, default_layer, layer_grids, layer_pair, token_grid, top_layer
 from excite.propagation import ExcitationPass, Gradients, held_bytes, verify
+from excite.propagation.edges import is_edges
 from excite.propagation.rules import version_of
 from excite.propagation.taps import layer_names
 from excite.vocabulary import Concept
@@ -105,7 +106,9 @@ class Session:
                     if named is None
                     else _named(classifier, named)
                 )
-                if named is not None:
+                if form.place == "attention":
+                    self._check_edges(form)
+                elif named is not None:
                     self.grids([tap for each in self.layers[form] for tap in (form.taps or _alone)(each)])
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
@@ -120,9 +123,10 @@ class Session:
         forward: Pass | None = self._passes.get((name, scale))
         if forward is None:
             forward = kind(self.classifier.module, self.inputs[scale], self._layers_read(name, scale))
-            forward.grids = self.grids(tuple(forward.readings), scale)
-            for layer, values in forward.activations.items():
-                check_spatial(layer, values)
+            maps = [layer for layer in forward.readings if not is_edges(layer)]
+            forward.grids = self.grids(maps, scale)
+            for layer in maps:
+                check_spatial(layer, forward.activations[layer])
             if self.classifier.verified is not None:
                 self._verify(tuple(forward.readings), scale, self.classifier.verified)
             self._passes[name, scale] = forward
@@ -140,6 +144,21 @@ class Session:
             (0, 1, 2, 3)
         """
         return layer_grids(self.classifier, [each for each in layers if each != "input"], self.inputs[scale])
+
+    @property
+    def attention(self) -> Sequence[str]:
+        """The edges of the network's attention, in the order of computation."""
+        return classifier_edges(self.classifier, self.inputs[1.0])
+
+    def tokens(self, count: int) -> TokenGrid:
+        """Where the positions of the image lie among so many tokens."""
+        return token_grid(self.classifier, count, self.inputs[1.0])
+
+    def _check_edges(self, method: Method) -> None:
+        for layer in self.layers[method]:
+            if layer not in self.attention:
+                known = f"name edges of attention, such as {self.attention[0]}" if self.attention else "it has none"
+                raise LayerError(f"{method.name} cannot be read at {layer!r} of this network: {known}")
 
     def _verify(self, layers: tuple[str, ...], scale: float, done: set[tuple[str, ...]]) -> None:
         """Compare the response of a wrapped network with the graph, on the first image that is read at these layers."""
@@ -162,6 +181,9 @@ class Session:
         found: dict[str, None] = {}
         for method, layers in self.layers.items():
             if method.forward == forward and scale in method.scales:
+                if method.place == "attention":
+                    found.update(dict.fromkeys(self.attention))
+                    continue
                 for layer in layers:
                     found.update(dict.fromkeys((method.taps or _alone)(layer)))
         return list(found)
@@ -312,6 +334,11 @@ def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) ->
         return ["input"]
     if method.place == "top":
         return [top_layer(classifier.module, batch[:1])]
+    if method.place == "attention":
+        edges = classifier_edges(classifier, batch)
+        if not edges:
+            raise LayerError(f"{method.name} needs attention, and this network has none: use another method")
+        return [edges[0]]
     if method.place == "joint":
         return [classifier.extent or JOINT.join(layer_pair(classifier.module, batch[:1]))]
     return [classifier.layer or default_layer(classifier.module, batch[:1])]

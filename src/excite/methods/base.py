@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from excite.propagation import ExcitationPass, Gradients
     from excite.propagation.excitation_pass import Units
+    from excite.propagation.tokens import TokenGrid
 
-Place = Literal["layer", "input", "top", "joint"]
+Place = Literal["layer", "input", "top", "joint", "attention"]
 Forward = Literal["excitation", "gradients"]
 Maps = dict[str, Tensor]
 """For each layer [signals, images, h, w]."""
@@ -38,6 +39,13 @@ class Passes(Protocol):
     def gradients(self, scale: float = 1.0) -> Gradients:
         """The forward pass for gradients."""
 
+    @property
+    def attention(self) -> Sequence[str]:
+        """The edges of attention, in the order of computation."""
+
+    def tokens(self, count: int) -> TokenGrid:
+        """Where the image's positions lie among so many tokens."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -49,7 +57,8 @@ class Method:
         maps: from the forward passes, the units where signals start and the layers to read to the maps of each layer.
             Maps may be signed; only their positive part is evidence.
         place: where the method is read if no layer is named: at the classifier's recommended ``layer``, at the
-            ``input``, at the ``top`` (the last layer with spatial positions), or ``joint``, at several layers at once.
+            ``input``, at the ``top`` (the last layer with spatial positions), ``joint``, at several layers at once, or
+            at the ``attention``: over the tokens that the first one reads, from the edges of that and all above it.
         forward: the kind of forward pass that it needs.
         scales: the scales of the image that it uses; 1 is the size of the classifier's own preprocessing.
         taps: the layers of the network behind a joint layer; None: a layer is itself.

@@ -11,6 +11,7 @@ import torch
 
 from excite.methods.base import Maps, Method, Passes, blurred, normalised
 from excite.propagation.excitation_pass import Units, signals_at
+from excite.propagation.gradients import Gamma
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     Make = Callable[[Gradients, Tensor, Sequence[str]], Maps]
 
 ALPHA, BETA, EPSILON = 2.0, 1.0, 0.01
+GAMMA, STABLE = Gamma(convolution=0.25, dense=0.05), 1e-6
 
 
 def gradient_method(
@@ -76,6 +78,11 @@ def _epsilon(gradients: Gradients, signal: Tensor, layers: Sequence[str]) -> Map
     return {layer: _relevance(values) for layer, values in arrived.items()}
 
 
+def _attended(gradients: Gradients, signal: Tensor, layers: Sequence[str]) -> Maps:
+    arrived = gradients.down(signal, "attn-lrp", epsilon=STABLE, gamma=GAMMA, layers=layers)
+    return {layer: _relevance(values) for layer, values in arrived.items()}
+
+
 _GRAD, _DECONV, _GUIDED = _largest_magnitude("grad"), _largest_magnitude("deconv"), _largest_magnitude("guided")
 GRAD = gradient_method("grad", "the size of the gradient (Simonyan 2014)", _GRAD)
 DECONV = gradient_method("deconv", "deconvolution: positive signals through ReLUs (Zeiler 2014)", _DECONV)
@@ -88,4 +95,6 @@ C_GRAD = gradient_method(
 C_DECONV = gradient_method("c-deconv", "deconv against its dual", contrasted(_DECONV), plain=DECONV)
 C_GUIDED = gradient_method("c-guided", "guided against its dual", contrasted(_GUIDED), plain=GUIDED)
 LRP = Method("lrp", "layer-wise relevance, alpha 2 and beta 1 (Bach 2015)", _alpha_beta, place="input")
+_ATTENDED = "layer-wise relevance with rules for attention (AttnLRP, Achtibat 2024)"
+ATTN_LRP = gradient_method("attn-lrp", _ATTENDED, _attended)
 LRP_EPSILON = gradient_method("lrp-epsilon", "layer-wise relevance, epsilon rule (Bach 2015)", _epsilon)

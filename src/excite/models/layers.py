@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,7 @@ from excite.models.classifier import Classifier
 from excite.models.fully_convolutional import Recording, Step, step_of
 from excite.models.positions import Pairs, grid_of
 from excite.models.receptive_field import Receptive, view_of
-from excite.propagation import ExcitationPass, prior
+from excite.propagation import ExcitationPass, attention_layers, prior
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import as_found, main_output, plain_modules
 from excite.propagation.tokens import TokenGrid
@@ -116,6 +116,26 @@ def layer_grids(classifier: Classifier, layers: Sequence[str], inputs: Tensor) -
         if reason is not None:
             raise LayerError(f"layer {layer!r} is no map: {reason}; layers that are maps: {_listed(list(facts.grids))}")
     return {layer: grid for layer in layers if (grid := facts.grids.get(_module(layer))) is not None}
+
+
+def classifier_edges(classifier: Classifier, inputs: Tensor) -> Sequence[str]:
+    """The edges of a classifier's attention, in the order of computation; one dry run for each classifier."""
+    if "edges" not in classifier.known:
+        classifier.known["edges"] = attention_layers(classifier.module, inputs[:1])
+    edges: list[str] = classifier.known["edges"]
+    return edges
+
+
+def token_grid(classifier: Classifier, count: int, inputs: Tensor) -> TokenGrid:
+    """Where the positions of the image lie among so many tokens, by the layers that have as many."""
+    usual = _facts(classifier, (), inputs)
+    facts = _facts(classifier, list(usual.grids), inputs)  # for images of this very size
+    found = [grid for grid in facts.grids.values() if grid.tokens and grid.count == count]
+    grids = {replace(grid, images=-2, channels=-2, dims=(-1,)) for grid in found}
+    if len(grids) != 1:
+        reason = "layers differ in their order" if grids else "no layer is known to have so many"
+        raise LayerError(f"where the image lies among {count} tokens is not known: {reason}")
+    return grids.pop()
 
 
 def _facts(classifier: Classifier, layers: Sequence[str], inputs: Tensor) -> LayerFacts:
