@@ -14,11 +14,13 @@ from excite.propagation.markov import (
 )
 from excite.propagation.mwp import mwp
 from excite.propagation.operations import OPERATIONS
+from excite.propagation.taps import attention_layers
 from excite.propagation.verify import Verification, verify
 
 __all__ = [
     "OPERATIONS", "AbsorbingChain", "ExcitationPass", "Gradients", "Verification", "Walks", "absorbing_chain",
-    "held_bytes", "mwp", "plain_kernels", "prior", "sample_winners", "transition_matrix", "verify", "winner_take_all",
+    "attention_layers", "held_bytes", "mwp", "plain_kernels", "prior", "sample_winners", "transition_matrix", "verify",
+    "winner_take_all",
 ]  # fmt: skip
 
 __getattr__ = renamed(__name__, {"Sweep": "ExcitationPass"})  # deprecated since 0.2

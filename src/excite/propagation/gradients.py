@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from excite.errors import LayerError, MethodError, NoRuleError
+from excite.propagation.attention import with_read_weights
 from excite.propagation.excitation_pass import check_shape
 from excite.propagation.graph import copies, hidden, node_name, refusal, rule_of
 from excite.propagation.operations import NODES, OPERATIONS, Operation, main_and_gate, range_of
@@ -236,6 +237,7 @@ def _weights(switch: Switch, call: Call) -> Any:
 
 def _product(switch: Switch, call: Call) -> Any:
     """Matrix products: with weights, with a gate (attention over values), or of two activations."""
+    call = with_read_weights(call)
     above = _above(call.tensors)
     if len(above) < 2:
         return _step(Step, switch, call, above[0] if above else None)

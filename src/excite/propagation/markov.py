@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from excite.errors import SignalError, SizeError
+from excite.propagation.edges import is_edges
 from excite.propagation.excitation_pass import ExcitationPass, as_signal
 from excite.propagation.fast.kernels import FastAffine
 from excite.propagation.graph import Subgraph, down, outputs_of
@@ -23,7 +24,7 @@ from excite.propagation.rules import Tap
 from excite.propagation.taps import Layer, Layers, layer_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from torch import Tensor, nn
 
@@ -103,6 +104,7 @@ def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Layers) -> Absorb
         torch.Size([1, 4])
     """
     layers = layer_names(module, layers)
+    _check_units(layers)
     excitation = ExcitationPass(module, inputs, layers)
     lowest = layers[-1]
     shapes = {layer: reading.probe.shape for layer, reading in excitation.readings.items()}
@@ -139,6 +141,11 @@ def _check_size(height: int, width: int) -> None:
             f"the matrix would have {height:,} x {width:,} entries, {height * width * 8 / 2**30:,.1f} GiB in float64: "
             f"the limit is {math.isqrt(LARGEST):,} x {math.isqrt(LARGEST):,}; use excite.mwp, which never builds it"
         )
+
+
+def _check_units(layers: Iterable[str]) -> None:
+    for layer in filter(is_edges, layers):
+        raise SignalError(f"walks pass units, and {layer!r} are edges between them: read a module, or use mwp")
 
 
 @dataclass(frozen=True)
@@ -256,6 +263,7 @@ def _descend(excitation: ExcitationPass, start: Visits, choose: Choice) -> dict[
     """Draw paths from output units, choosing among the children at each unit; for each layer which passed where."""
     if excitation.output.shape[0] != 1:
         raise SignalError(f"walks go through one image at a time, but the batch has {excitation.output.shape[0]}")
+    _check_units(excitation.readings)
     layers = {reading.probe: layer for layer, reading in excitation.readings.items()}
     visited: dict[str, Visits] = {layer: [] for layer in layers.values()}
     waiting: dict[Any, dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))

@@ -136,6 +136,11 @@ class Call:
         name = next(name for name in _SUBJECTS if name in self.kwargs)
         return self.function(**{**self.kwargs, name: subject})
 
+    def exchanged(self, old: Tensor, new: Tensor) -> Call:
+        """The same call with another tensor in the place of one of its own."""
+        args, kwargs = tree_map_only(Tensor, lambda each: new if each is old else each, (self.args, self.kwargs))
+        return Call(self.mode, self.function, args, kwargs)
+
     def by(self, function: Callable[..., Any]) -> Call:
         """The same call of another function that gives the same values."""
         return Call(self.mode, function, self.args, self.kwargs, self.tensors)
@@ -208,6 +213,9 @@ class RuleMode(TorchFunctionMode):
         super().__init__()
         self.operations, self.module, self.taint, self.memory = operations, module, taint, graph.CopyOnWrite()
         self.below = True  # until the first tap
+        self.disturbs = False  # the taps give other activations than the network has
+        # Reads the weights [..., queries, keys] of attention in the running module: behind a tap, or not at all.
+        self.read_weights: Callable[[Tensor], Tensor | None] | None = None
         self._run_below = choose(run_below)
         self._names: dict[int, str] = {}  # of all modules, by id; only where one is asked for
 

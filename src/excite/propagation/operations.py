@@ -8,14 +8,15 @@ would pass through it, so operations beside the path of the signal (a comparison
 from __future__ import annotations
 
 import math
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from excite.propagation import provenance, rewrites
+from excite.propagation import attention, provenance, rewrites
+from excite.propagation.attention import weighs
 from excite.propagation.fast import choose, constants, geometry, is_concrete, possibly
 from excite.propagation.provenance import Provenance, is_above_tap, is_activation, provenance_of, set_provenance
 from excite.propagation.rules import Affine, Hints, Pass, ProductRule, Sum
@@ -84,27 +85,23 @@ def interpolation(call: Call) -> Any:
 
 def product(call: Call) -> Any:
     """A matrix product of an activation with weights, or with a gate (attention over values)."""
-    multiply: Callable[..., Tensor] = call.function
-    left, right = call.subject, call.argument(1, "mat2", "other", "vec2", "vec")
-    if call.name == "einsum":
-        equation, *operands = call.args
-        operands = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
-        if len(operands) != 2:
-            return call.plain()
-        (left, right), multiply = operands, partial(call.function, equation)
-    weight_first = _weighs(left, right)
-    if weight_first == _weighs(right, left):
+    factors = attention.factors_of(call)
+    if factors is None:
+        return call.plain()
+    left, right, multiply, orders = factors
+    if weighs(left, right) == weighs(right, left):
         return call.refuse("a product of two activations, none of them weights or a gate")
-    if weight_first:
-        return _affine(call, right, left, lambda child, weight: multiply(weight, child), Hints())
-    return _affine(call, left, right, multiply, Hints())
+    if weighs(left, right):
+        weights, values, order = left, right, orders[0]
+    else:
+        weights, values, order, multiply = right, left, orders[1], _reversed(multiply)
+    if is_activation(weights):
+        return attention.mixture(call, weights, values, multiply, order)
+    return _affine(call, values, weights, _reversed(multiply), Hints())
 
 
-def _weighs(tensor: Tensor, other: Tensor) -> bool:
-    """Whether ``tensor`` holds the weights of ``other``: constants do, and gates."""
-    if not is_activation(tensor):
-        return True
-    return is_activation(other) and provenance_of(tensor).gate > provenance_of(other).gate
+def _reversed(multiply: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda first, second: multiply(second, first)
 
 
 def _affine(call: Call, child: Tensor, weight: Tensor | None, function: Callable[..., Tensor], hints: Hints) -> Any:
@@ -378,6 +375,8 @@ def _row(names: str, handler: Handler | None = None, *, nodes: str = "", **colum
 _row("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear", convolution, gradient="weights")
 _row("matmul mm bmm mv einsum", product, gradient="product")
 _row("addmm addmv baddbmm", rewrites.addition_of_matrix_product, gradient="product")
+_row("scaled_dot_product_attention", attention.attention, gradient="same")
+_row("multi_head_attention_forward", attention.seen_through, gradient="same")
 _row("broadcast_tensors", rewrites.broadcast)
 _row("""avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean sum cumsum
      fold""", pooling, linear=True, nodes="""AvgPool2D AvgPool3D MkldnnAvgPool2D AdaptiveAvgPool2D AdaptiveAvgPool3D

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import get_ident
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,11 @@ from torch.utils._pytree import tree_map_only
 
 from excite.errors import ExciteError, LayerError, ModelError, NoRuleError, NumberError
 from excite.propagation import provenance, unknown
+from excite.propagation.edges import is_edges, numbered, read_edges, split_edges
 from excite.propagation.fast import is_concrete
 from excite.propagation.graph import rule_of
 from excite.propagation.mode import RuleMode
+from excite.propagation.operations import OPERATIONS
 from excite.propagation.provenance import UNKNOWN, Neuron, is_activation, leads_to_tap, nodes_below, set_provenance
 from excite.propagation.rules import SignRouter, Tap, apply, version_of
 from excite.propagation.taint import Taint, lost, origin_of
@@ -138,22 +141,28 @@ def _run(
 ) -> tuple[Tensor, dict[str, Reading]]:
     """Run a network once; ``disturb`` changes the activations at the taps."""
     module = modules[0]
-    wanted: dict[str, tuple[nn.Module, int]] = {}
+    wanted: dict[str, tuple[list[Reading | str], int]] = {}  # what is read in a module, and which of that is meant
     calls: dict[nn.Module, list[Reading | str]] = {}
+    edges: dict[str, list[Reading | str]] = {}
     for layer in layers:
-        if layer != INPUT:
-            wanted[layer] = find_layer(module, layer)
-            calls[wanted[layer][0]] = []
+        if is_edges(layer):
+            name, number = find_edges(module, layer)
+            wanted[layer] = edges.setdefault(name, []), number
+        elif layer != INPUT:
+            child, number = find_layer(module, layer)
+            wanted[layer] = calls.setdefault(child, []), number
     arguments = list(inputs)
     read: dict[str, Reading] = {}
     mode = RuleMode(operations, module, taint)
+    mode.disturbs = disturb is not Tensor.detach
+    mode.read_weights = read_edges(mode, edges, partial(tap_on, disturb=disturb)) if edges else None
     tapped = _tapped(calls, mode, disturb)
     with torch.inference_mode(mode=False), torch.enable_grad(), as_found(modules), taint, tapped, mode:
         if INPUT in layers:
             mode.below = False
             read[INPUT], arguments[0] = _tap_input(arguments[0], disturb)
         output = main_output(module(*map(_activated, arguments)))
-    read |= {layer: _chosen(layer, calls[child], call) for layer, (child, call) in wanted.items()}
+    read |= {layer: _chosen(layer, readings, number) for layer, (readings, number) in wanted.items()}
     for attributes in map(vars, modules):  # activations that a network keeps (``self.last = x``) stay without our graph
         for name, value in list(attributes.items()):
             if value.__class__ not in _USUAL and is_activation(value):
@@ -201,11 +210,12 @@ def _activated(argument: Any) -> Any:
 
 def _chosen(layer: str, readings: list[Reading | str], call: int) -> Reading:
     if not readings:
-        raise LayerError(f"layer {layer!r} was not used for this input: choose another layer")
+        others = "one of excite.propagation.attention_layers(module, inputs)" if is_edges(layer) else "another layer"
+        raise LayerError(f"layer {layer!r} was not used for this input: choose {others}")
     if call >= len(readings):
-        raise LayerError(
-            f"layer {layer!r}: that module was called {len(readings)} times, so its last call is #{len(readings) - 1}"
-        )
+        times = "attends" if is_edges(layer) else "was called"
+        last = f"{len(readings)} times, so its last call is #{len(readings) - 1}"
+        raise LayerError(f"layer {layer!r}: that module {times} {last}")
     reading = readings[call]
     if isinstance(reading, str):
         raise LayerError(f"layer {layer!r} returns {reading}, not a tensor: choose a layer inside it")
@@ -351,6 +361,35 @@ def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:
     close = difflib.get_close_matches(layer, names, n=3)
     hint = f" (closest: {', '.join(close)})" if close else ""
     raise LayerError(f"no layer {layer!r} in this network{hint}; its layers: {_outline(names)}")
+
+
+def find_edges(module: nn.Module, layer: str) -> tuple[str, int]:
+    """The name of the module whose edges a layer is, and which of its products of weights with values is meant."""
+    name, number = split_edges(layer)
+    found = find_layer(module, name)[0] if name else module
+    return next(known for known, child in module.named_modules() if child is found), number
+
+
+def attention_layers(module: nn.Module, inputs: Tensor | tuple[Any, ...]) -> list[str]:
+    """The edges of attention of a network, as names of layers, in the order of computation.
+
+    As a layer, ``NAME:edges`` is the product of attention weights with values that the code of module NAME runs. Its
+    activation are the weights ``[N, heads, queries, keys]`` (N counts windows too). What arrives there in an
+    `ExcitationPass` is the probability that flows along each edge, from an output token to a value token, over all
+    channels of the head; in `Gradients` it is the gradient with respect to the weights.
+
+    Example:
+        >>> attention_layers(nn.TransformerEncoderLayer(4, 2, batch_first=True).eval(), torch.rand(1, 3, 4))
+        ['self_attn:edges']
+    """
+    modules, names = plain_modules(module), list[str]()
+    taint = Taint(modules)
+    mode = RuleMode(OPERATIONS, modules[0], taint)
+    mode.read_weights = lambda _weights: names.append(mode.module_name())  # no tap
+    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    with torch.inference_mode(mode=False), torch.no_grad(), as_found(modules), taint, mode:
+        modules[0](*map(_activated, arguments))
+    return numbered(names)
 
 
 def _outline(names: list[str], most: int = 60) -> str:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from excite.errors import ExciteError, NumberError, UnverifiedWarning, VerificationError
+from excite.propagation.edges import is_edges, split_edges
 from excite.propagation.gradients import Gradients
 from excite.propagation.rules import widest
 from excite.propagation.taps import INPUT, Layers, as_found, find_layer, layer_names, main_output, plain_modules
@@ -151,15 +152,17 @@ def verify(module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Layers, 
         (1.0, torch.float64)
         >>> found.check()
     """
-    module, layers = plain_modules(module)[0], layer_names(module, layers)
+    module, named = plain_modules(module)[0], layer_names(module, layers)
+    # Weights inside of fused attention cannot be changed in a plain run: edges are verified where their module ends.
+    places = list(dict.fromkeys(split_edges(each)[0] or INPUT if is_edges(each) else each for each in named))
     arguments = inputs if isinstance(inputs, tuple) else (inputs,)
     state = [*module.parameters(), *module.buffers()]
     exact = exact or any(each.is_inference() or each.dtype in HALF for each in state)  # autograd refuses the former
     if exact and sum(each.nbytes for each in state) <= MOST_BYTES:
         with suppress(ExciteError, RuntimeError, TypeError, ValueError), torch.inference_mode(mode=False):
             doubled = tree_map_only(Tensor, lambda each: each.double() if each.is_floating_point() else each, arguments)
-            return _Network(copy.deepcopy(module).double(), doubled, layers).verified()
-    return _Network(module, arguments, layers).verified()  # also where it cannot be copied or run in that type
+            return _Network(copy.deepcopy(module).double(), doubled, places).verified()
+    return _Network(module, arguments, places).verified()  # also where it cannot be copied or run in that type
 
 
 class _Network:
