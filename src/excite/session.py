@@ -139,7 +139,9 @@ class Session:
             >>> session.grids(["1"])["1"].tokens
             (0, 1, 2, 3)
         """
-        return layer_grids(self.classifier, [each for each in layers if each != "input"], self.inputs[scale])
+        maps = {"input", *self.classifier.known.get("maps", ())}  # as they are
+        asked = [layer for layer in layers if layer not in maps]
+        return layer_grids(self.classifier, asked, self.inputs[scale]) if asked else {}
 
     def _verify(self, layers: tuple[str, ...], scale: float, done: set[tuple[str, ...]]) -> None:
         """Compare the response of a wrapped network with the graph, on the first image that is read at these layers."""
