@@ -282,7 +282,9 @@ def _layer(name: str, child: nn.Module, answer: Tensor, grid: TokenGrid | None, 
     view = view_of(answer)
     stride = float(view[0].stride) if view else float(inputs.shape[-2])
     fields = [side.field for side in view or () if side.field is not None]
-    _, channels, height, width = (grid.as_map(answer) if grid else answer).shape
+    channels, height, width = (
+        answer.shape[1:] if grid is None else (answer.shape[grid.channels], grid.height, grid.width)
+    )
     receptive_field = max(fields) if len(fields) == 2 else None
     return SpatialLayer(name, type(child).__name__, channels, height, width, stride, receptive_field, grid)
 
