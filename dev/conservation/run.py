@@ -320,7 +320,8 @@ def _read(network: nn.Module, picture: Tensor, layers: dict[str, str]) -> TableR
 
 
 def _readings(network: nn.Module, picture: Tensor, layers: dict[str, str]) -> TableRow:
-    expected = main_output(network(picture)).detach()
+    with torch.no_grad():  # with gradients torch has another kernel for attention, which rounds otherwise
+        expected = main_output(network(picture))
     signals = _signals(expected)
     before = state_of(network)
     sweep = ExcitationPass(network, picture, list(dict.fromkeys(layers.values())))

@@ -425,6 +425,8 @@ class RuleMode(TorchFunctionMode):
                 baseline = call.changed(writes.baseline_of)[position]
         if call.name in writes.PLACING and not call.chosen:
             neuron = writes.joined_neuron(known, lambda side: call.changed(writes.of_sources(side))[position])
+        if call.operation.rectifies:  # a function of the response of weights
+            gate = max(0, gate)
         return Provenance(neuron, baseline, gate, preactivation=moves and known[0].preactivation)
 
 
