@@ -22,8 +22,16 @@ from excite.images import read_image
 from excite.io.cache import ByteCache, fingerprint
 from excite.methods import find_method
 from excite.methods.extent import JOINT, Extents
-from excite.models.layers import classifier_edges, default_layer, layer_grids, layer_pair, token_grid, top_layer
-from excite.propagation import ExcitationPass, Gradients, held_bytes, verify
+from excite.models.layers import (
+    classifier_edges,
+    default_layer,
+    layer_grids,
+    layer_pair,
+    token_grid,
+    token_stream,
+    top_layer,
+)
+from excite.propagation import ExcitationPass, Gradients, TokenPass, held_bytes, verify
 from excite.propagation.edges import is_edges
 from excite.propagation.rules import version_of
 from excite.propagation.taps import layer_names
@@ -31,7 +39,7 @@ from excite.vocabulary import Concept
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy as np
     from PIL import Image
@@ -41,13 +49,14 @@ if TYPE_CHECKING:
     from excite.methods.extent import Opening
     from excite.models import Classifier
     from excite.propagation import taps
+    from excite.propagation.token_pass import Stream
     from excite.propagation.tokens import TokenGrid
     from excite.vocabulary import Labels
 
     Cue = str | SupportsIndex | Concept
     Layer = taps.Layer
     Layers = taps.Layers
-    Pass = TypeVar("Pass", ExcitationPass, Gradients)
+    Pass = TypeVar("Pass", ExcitationPass, Gradients, TokenPass)
     ImageSource = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any] | Tensor
 
 FINDINGS = 5  # classes that are explained where no concept is named
@@ -96,7 +105,7 @@ class Session:
         self._against = as_list(against) or ()
         self._forms: dict[Method, Method] = {}
         self.layers: dict[Method, list[str]] = {}
-        self._passes: dict[tuple[Forward, float], Any] = {}
+        self._passes: dict[tuple[str, float], Any] = {}
         with classifier.running(*self.inputs.values()):
             for method in methods:
                 form = self._forms[method] = (method.plain or method) if self._against else method
@@ -111,24 +120,39 @@ class Session:
                 elif named is not None:
                     self.grids([tap for each in self.layers[form] for tap in (form.taps or _alone)(each)])
 
-    def excitation(self, scale: float = 1.0) -> ExcitationPass:
-        """The forward pass for Excitation Backprop; made when it is first needed."""
-        return self._pass(ExcitationPass, "excitation", scale)
+    def excitation(self, scale: float = 1.0, layers: Sequence[str] = ()) -> ExcitationPass | TokenPass:
+        """The forward pass for Excitation Backprop at some layers; made when it is first needed.
+
+        Where these lie in the stream of tokens of a transformer, tokens are the neurons (`TokenPass`).
+        """
+        stream = self.stream if layers else {}
+        if layers and set(layers) <= set(stream):
+            return self._pass(TokenPass, "tokens", scale, stream)
+        return self._pass(ExcitationPass, "excitation", scale, self._layers_read("excitation", scale))
 
     def gradients(self, scale: float = 1.0) -> Gradients:
         """The forward pass for gradients; made when it is first needed."""
-        return self._pass(Gradients, "gradients", scale)
+        return self._pass(Gradients, "gradients", scale, self._layers_read("gradients", scale))
 
-    def _pass(self, kind: type[Pass], name: Forward, scale: float) -> Pass:
+    @cached_property
+    def stream(self) -> Stream:
+        """The stream of tokens from the lowest layer that a method reads; empty for most networks."""
+        whole = token_stream(self.classifier, self.inputs[1.0])
+        read = [layer for scale in self.inputs for layer in self._layers_read("excitation", scale) if layer in whole]
+        names = list(whole)
+        lowest = min(map(names.index, read)) if read else len(names)
+        return {name: whole[name] for name in names[lowest:]}
+
+    def _pass(self, kind: Callable[..., Pass], name: str, scale: float, layers: Any) -> Pass:
         forward: Pass | None = self._passes.get((name, scale))
         if forward is None:
-            forward = kind(self.classifier.module, self.inputs[scale], self._layers_read(name, scale))
+            forward = kind(self.classifier.module, self.inputs[scale], layers)
             maps = [layer for layer in forward.readings if not is_edges(layer)]
             forward.grids = self.grids(maps, scale)
             for layer in maps:
                 check_spatial(layer, forward.activations[layer])
             if self.classifier.verified is not None:
-                self._verify(tuple(forward.readings), scale, self.classifier.verified)
+                self._verify(tuple(maps), scale, self.classifier.verified)
             self._passes[name, scale] = forward
         return forward
 
@@ -193,8 +217,12 @@ class Session:
     @property
     def output(self) -> Tensor:
         """The network's output for the images as they are."""
-        excitation = "excitation" in [method.forward for method in self.layers]
-        return self.excitation().output if excitation else self.gradients().output
+        form, layers = next(
+            ((form, each) for form, each in self.layers.items() if form.forward == "excitation"), (None, [])
+        )
+        if form is None:
+            return self.gradients().output
+        return self.excitation(layers=[tap for layer in layers for tap in (form.taps or _alone)(layer)]).output
 
     @cached_property
     def probabilities(self) -> Tensor:

@@ -15,7 +15,7 @@ from excite.propagation.rules import widest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from excite.propagation import ExcitationPass, Gradients
+    from excite.propagation import ExcitationPass, Gradients, TokenPass
     from excite.propagation.excitation_pass import Units
     from excite.propagation.tokens import TokenGrid
 
@@ -33,8 +33,8 @@ class Passes(Protocol):
 
     inputs: Mapping[float, Tensor]  # the preprocessed images at each scale
 
-    def excitation(self, scale: float = 1.0) -> ExcitationPass:
-        """The forward pass for Excitation Backprop."""
+    def excitation(self, scale: float = 1.0, layers: Sequence[str] = ()) -> ExcitationPass | TokenPass:
+        """The forward pass for Excitation Backprop at some layers."""
 
     def gradients(self, scale: float = 1.0) -> Gradients:
         """The forward pass for gradients."""

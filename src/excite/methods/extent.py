@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from excite.propagation import ExcitationPass
+    from excite.propagation import ExcitationPass, TokenPass
 
     Concept = Any  # of a vocabulary
     Opening = Callable[[Image.Image, Method, Sequence[float]], AbstractContextManager[Any]]  # of a session
@@ -83,7 +83,7 @@ def _at_scale(
     passes: Passes, units: Units, layers: tuple[str, ...], scale: float, contrast: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The evidence in means of the map, the likeness of each position, and how much of the signal arrived."""
-    forward = passes.excitation(scale)
+    forward = passes.excitation(scale, layers)
     won = _won(forward, units, layers)
     activations = forward.activations[layers[-1]].detach().to(won[0])
     stretched = partial(resized, size=activations.shape[-2:])
@@ -95,7 +95,7 @@ def _at_scale(
     return evidence, likeness(activations, evidence), won[0].sum((1, 2), keepdim=True)
 
 
-def _won(forward: ExcitationPass, units: Units, layers: tuple[str, ...], dual: float = 0.0) -> list[Tensor]:
+def _won(forward: ExcitationPass | TokenPass, units: Units, layers: tuple[str, ...], dual: float = 0.0) -> list[Tensor]:
     """The maps [signals x images, h, w] of the layers at which probabilities are read."""
     arrived = forward.down(signals_at(forward.output, units), dual=dual, layers=layers[:-1] or layers)
     return [each.detach().sum(dim=-3).clamp(min=0).flatten(0, 1) for each in arrived.values()]

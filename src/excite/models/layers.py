@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 from PIL import Image
@@ -17,10 +17,11 @@ from excite.models.classifier import Classifier
 from excite.models.fully_convolutional import Recording, Step, step_of
 from excite.models.positions import Pairs, grid_of
 from excite.models.receptive_field import Receptive, view_of
-from excite.models.tokens import chains, ignored
+from excite.models.tokens import chains, ignored, stream_of
 from excite.propagation import ExcitationPass, attention_layers, prior
 from excite.propagation.provenance import tensors_in
-from excite.propagation.taps import as_found, main_output, plain_modules
+from excite.propagation.taps import as_found, attention_shapes, main_output, plain_modules
+from excite.propagation.token_pass import Stream
 from excite.propagation.tokens import TokenGrid
 
 USUAL_STRIDE = 16  # fine enough to point, coarse enough to mean something (the paper's pool4 of VGG16)
@@ -153,6 +154,18 @@ def classifier_edges(classifier: Classifier, inputs: Tensor) -> Sequence[str]:
         classifier.known["edges"] = attention_layers(classifier.module, inputs[:1])
     edges: list[str] = classifier.known["edges"]
     return edges
+
+
+def token_stream(classifier: Classifier, inputs: Tensor) -> Stream:
+    """The stream of tokens of a plain transformer, empty for any other network; one dry run for each classifier."""
+    if "stream" not in classifier.known and not classifier.lazy:
+        run = _run(classifier.module, inputs[:1])
+        passed, grids = run.passed_by_all(), run.grids()
+        through = {name: grid for name, grid in grids.items() if grid.tokens and run.steps.get(name) in passed}
+        edges = attention_shapes(classifier.module, inputs[:1]) if through else {}
+        operations = [step.key[:2] for step in run.calls]
+        classifier.known["stream"] = stream_of(through, edges, operations)
+    return cast("Stream", classifier.known.get("stream", {}))
 
 
 def token_grid(classifier: Classifier, count: int, inputs: Tensor) -> TokenGrid:

@@ -1,10 +1,10 @@
-"""Networks with tokens that are not the image's: up to which layer the image's own tokens still count.
+"""Networks of tokens: up to which layer the image's own tokens count, and the stream of tokens through the blocks.
 
 In the last block of a transformer with a class token only that token is read, so what lies there at the image's tokens
 has no part in the output, however alive it looks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from excite.propagation.taps import as_found, main_output, plain_modules
+from excite.propagation.token_pass import Stream
 from excite.propagation.tokens import TokenGrid
 
 
@@ -53,3 +54,45 @@ def chains(module: nn.Module) -> list[dict[str, nn.Module]]:
     return [
         {f"{name}.{member}".lstrip("."): block for member, block in each.named_children()} for name, each in sequences
     ]
+
+
+# What mixes positions beside attention; a token behind it is not the token before it.
+_MIXING = frozenset(
+    """conv1d conv2d conv3d conv_transpose1d conv_transpose2d avg_pool1d avg_pool2d max_pool1d max_pool2d unfold fold roll
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d interpolate upsample grid_sample cumsum flip""".split()
+)
+
+
+def stream_of(
+    grids: Mapping[str, TokenGrid], edges: Mapping[str, torch.Size], operations: Iterable[tuple[str, str]]
+) -> Stream:
+    """The stream of tokens of a plain transformer: its layers, and the edges of attention above each.
+
+    Empty where there is none: where attention is within windows or to fewer keys, or anything else mixes tokens.
+
+    Args:
+        grids: of the layers that everything passes through, in the order of computation.
+        edges: of all attention, in that order, with the shapes of the weights.
+        operations: the running module and the name of each call of the network.
+    """
+    blocks: dict[str, list[str]] = {}
+    for edge, shape in edges.items():
+        block = max((layer for layer in grids if edge.startswith(f"{layer}.")), key=len, default="")
+        if not block or len(shape) != 4 or shape[2] != shape[3]:
+            return {}
+        blocks.setdefault(block, []).append(edge)
+    if not blocks:
+        return {}
+    inside = tuple(f"{block}." for block in blocks)
+    below = [layer for layer in grids if list(grids).index(layer) < list(grids).index(next(iter(blocks)))]
+    lowest = [layer for layer in below if not layer.startswith(inside)][-1:]
+    layers = [*lowest, *blocks]
+    usual = grids[layers[-1]]
+    even = all(grids[layer] == usual and grids[layer].dims == (-2,) and grids[layer].images == -3 for layer in blocks)
+    square = all(shape[2] == usual.count for shape in edges.values())
+    mixed = any(name in _MIXING and f"{module}.".startswith(inside) for module, name in operations)
+    if not (usual.tokens and even and square) or mixed:
+        return {}
+    layers = [layer for layer in layers if grids[layer] == usual]
+    above = [*blocks.values()] if len(layers) > len(blocks) else [*blocks.values()][1:]
+    return dict(zip(layers, [*map(tuple, above), ()], strict=True))

@@ -15,11 +15,12 @@ from excite.propagation.markov import (
 from excite.propagation.mwp import mwp
 from excite.propagation.operations import OPERATIONS
 from excite.propagation.taps import attention_layers
+from excite.propagation.token_pass import TokenPass
 from excite.propagation.verify import Verification, verify
 
 __all__ = [
-    "OPERATIONS", "AbsorbingChain", "ExcitationPass", "Gradients", "Verification", "Walks", "absorbing_chain",
-    "attention_layers", "held_bytes", "mwp", "plain_kernels", "prior", "sample_winners", "transition_matrix", "verify",
+    "OPERATIONS", "AbsorbingChain", "ExcitationPass", "Gradients", "TokenPass", "Verification", "Walks",
+    "absorbing_chain", "attention_layers", "held_bytes", "mwp", "plain_kernels", "prior", "sample_winners", "transition_matrix", "verify",
     "winner_take_all",
 ]  # fmt: skip
 

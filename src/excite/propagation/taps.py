@@ -382,14 +382,24 @@ def attention_layers(module: nn.Module, inputs: Tensor | tuple[Any, ...]) -> lis
         >>> attention_layers(nn.TransformerEncoderLayer(4, 2, batch_first=True).eval(), torch.rand(1, 3, 4))
         ['self_attn:edges']
     """
-    modules, names = plain_modules(module), list[str]()
+    return list(attention_shapes(module, inputs))
+
+
+def attention_shapes(module: nn.Module, inputs: Tensor | tuple[Any, ...]) -> dict[str, torch.Size]:
+    """The same names with the shapes of the weights.
+
+    Example:
+        >>> attention_shapes(nn.TransformerEncoderLayer(4, 2, batch_first=True).eval(), torch.rand(1, 3, 4))
+        {'self_attn:edges': torch.Size([1, 2, 3, 3])}
+    """
+    modules, found = plain_modules(module), list[tuple[str, torch.Size]]()
     taint = Taint(modules)
     mode = RuleMode(OPERATIONS, modules[0], taint)
-    mode.read_weights = lambda _weights: names.append(mode.module_name())  # no tap
+    mode.read_weights = lambda weights: found.append((mode.module_name(), weights.shape))  # no tap
     arguments = inputs if isinstance(inputs, tuple) else (inputs,)
     with torch.inference_mode(mode=False), torch.no_grad(), as_found(modules), taint, mode:
         modules[0](*map(_activated, arguments))
-    return numbered(names)
+    return dict(zip(numbered([name for name, _ in found]), [shape for _, shape in found], strict=True))
 
 
 def _outline(names: list[str], most: int = 60) -> str:
