@@ -120,14 +120,17 @@ class Session:
                 elif named is not None:
                     self.grids([tap for each in self.layers[form] for tap in (form.taps or _alone)(each)])
 
-    def excitation(self, scale: float = 1.0, layers: Sequence[str] = ()) -> ExcitationPass | TokenPass:
-        """The forward pass for Excitation Backprop at some layers; made when it is first needed.
+    def winning(self, layers: Sequence[str], scale: float = 1.0) -> ExcitationPass | TokenPass:
+        """The forward pass for the winning probabilities of some layers; made when it is first needed.
 
-        Where these lie in the stream of tokens of a transformer, tokens are the neurons (`TokenPass`).
+        In the stream of tokens of a transformer the neurons are tokens (`TokenPass`), in all other layers channels.
         """
-        stream = self.stream if layers else {}
-        if layers and set(layers) <= set(stream):
-            return self._pass(TokenPass, "tokens", scale, stream)
+        if set(layers) <= set(self.stream):
+            return self._pass(TokenPass, "tokens", scale, self.stream)
+        return self.excitation(scale)
+
+    def excitation(self, scale: float = 1.0) -> ExcitationPass:
+        """The forward pass for Excitation Backprop by channels; made when it is first needed."""
         return self._pass(ExcitationPass, "excitation", scale, self._layers_read("excitation", scale))
 
     def gradients(self, scale: float = 1.0) -> Gradients:
@@ -217,12 +220,10 @@ class Session:
     @property
     def output(self) -> Tensor:
         """The network's output for the images as they are."""
-        form, layers = next(
-            ((form, each) for form, each in self.layers.items() if form.forward == "excitation"), (None, [])
-        )
-        if form is None:
-            return self.gradients().output
-        return self.excitation(layers=[tap for layer in layers for tap in (form.taps or _alone)(layer)]).output
+        for form, layers in self.layers.items():
+            if form.forward == "excitation":
+                return self.winning([tap for layer in layers for tap in (form.taps or _alone)(layer)]).output
+        return self.gradients().output
 
     @cached_property
     def probabilities(self) -> Tensor:

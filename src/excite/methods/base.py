@@ -33,8 +33,11 @@ class Passes(Protocol):
 
     inputs: Mapping[float, Tensor]  # the preprocessed images at each scale
 
-    def excitation(self, scale: float = 1.0, layers: Sequence[str] = ()) -> ExcitationPass | TokenPass:
-        """The forward pass for Excitation Backprop at some layers."""
+    def winning(self, layers: Sequence[str], scale: float = 1.0) -> ExcitationPass | TokenPass:
+        """The forward pass for the winning probabilities of some layers: of their channels or of their tokens."""
+
+    def excitation(self, scale: float = 1.0) -> ExcitationPass:
+        """The forward pass for Excitation Backprop by channels."""
 
     def gradients(self, scale: float = 1.0) -> Gradients:
         """The forward pass for gradients."""

@@ -18,7 +18,7 @@ LARGER = 13 / 7  # a shorter side of 416 for networks made for 224: 13 positions
 
 def mwp_maps(passes: Passes, units: Units, layers: Sequence[str], scale: float = 1.0, **options: Any) -> Maps:
     """The marginal winning probability of each position, the sum over its channels. ``options``: of the pass."""
-    forward = passes.excitation(scale, layers)
+    forward = passes.winning(layers, scale)
     arrived = forward.down(signals_at(forward.output, units), layers=layers, **options)
     return {layer: probability.sum(dim=-3) for layer, probability in arrived.items()}
 

@@ -83,7 +83,7 @@ def _at_scale(
     passes: Passes, units: Units, layers: tuple[str, ...], scale: float, contrast: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The evidence in means of the map, the likeness of each position, and how much of the signal arrived."""
-    forward = passes.excitation(scale, layers)
+    forward = passes.winning(layers, scale)
     won = _won(forward, units, layers)
     activations = forward.activations[layers[-1]].detach().to(won[0])
     stretched = partial(resized, size=activations.shape[-2:])

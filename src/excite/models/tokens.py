@@ -58,8 +58,9 @@ def chains(module: nn.Module) -> list[dict[str, nn.Module]]:
 
 # What mixes positions beside attention; a token behind it is not the token before it.
 _MIXING = frozenset(
-    """conv1d conv2d conv3d conv_transpose1d conv_transpose2d avg_pool1d avg_pool2d max_pool1d max_pool2d unfold fold roll
-    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d interpolate upsample grid_sample cumsum flip""".split()
+    """conv1d conv2d conv3d conv_transpose1d conv_transpose2d avg_pool1d avg_pool2d max_pool1d max_pool2d unfold fold
+    roll flip adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d interpolate upsample grid_sample
+    cumsum""".split()
 )
 
 

@@ -20,8 +20,8 @@ from excite.propagation.verify import Verification, verify
 
 __all__ = [
     "OPERATIONS", "AbsorbingChain", "ExcitationPass", "Gradients", "TokenPass", "Verification", "Walks",
-    "absorbing_chain", "attention_layers", "held_bytes", "mwp", "plain_kernels", "prior", "sample_winners", "transition_matrix", "verify",
-    "winner_take_all",
+    "absorbing_chain", "attention_layers", "held_bytes", "mwp", "plain_kernels", "prior", "sample_winners",
+    "transition_matrix", "verify", "winner_take_all",
 ]  # fmt: skip
 
 __getattr__ = renamed(__name__, {"Sweep": "ExcitationPass"})  # deprecated since 0.2

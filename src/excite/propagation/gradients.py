@@ -17,9 +17,9 @@ gradient. ``attn-lrp`` (Achtibat et al. 2024) differs from ``lrp`` in what is be
 expanded at x: ``R_i = x_i (R_i - s_i sum_j R_j)``, which is its plain gradient in terms of g. Layer and group norms are
 linear for the deviation that they divide by, so that their mean takes its part. The gamma rule favours the
 contributions that moved a unit the way it responded, as ``w + gamma w+`` where that was up (Montavon et al. 2019):
-without it relevance in a vision transformer is noisy. ``linear`` takes the network as the linear map that it is for this
-image, with all gates, attention weights, slopes ``y / x`` and deviations of norms held constant: what each unit then
-adds to the signal's sum of outputs, be that positive or negative.
+without it relevance in a vision transformer is noisy. ``linear`` takes the network as the linear map that it is for
+this image, with all gates, attention weights, slopes ``y / x`` and deviations of norms held constant: what each unit
+then adds to the signal's sum of outputs, be that positive or negative.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ tokens of a transformer no channel does: a token is one vector, blocks add to it
 its channels always move against what the others say. Channel by channel a class and its dual therefore find the same
 winners, and the contrast is lost after a few blocks (docs/theory.md has the figures).
 
-So the neuron is the token, and its response is taken along the direction d in which the signal reads it: for this image,
-with attention weights, gates and norms' deviations held constant, the cued output is a sum of what the tokens of a layer
-contribute to it, and token i of a block's output is the sum of what it kept and of what it got through attention,
+So the neuron is the token, and its response is taken along the direction d in which the signal reads it: for this
+image, with attention weights, gates and norms' deviations held constant, the cued output is a sum of what the tokens of
+a layer contribute to it, and token i of a block's output is the sum of what it kept and of what attention gave it,
 
     d_i . x_i = s_i + sum_j f_ij,     f_ij = sum over heads of w_ij (g_i . v_j)
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 Stream = dict[str, tuple[str, ...]]
-"""Layers with the same tokens, from the lowest to the highest: each with the edges of attention between it and the next."""
+"""Layers with the same tokens, from the lowest to the highest, each with the edges of attention before the next one."""
 
 
 class TokenPass(Gradients):

@@ -47,8 +47,10 @@ class TokenGrid:
         """Values [..., T] of tokens, such as the weights of an attention, at the image's positions [..., h, w]."""
         first, places = self.tokens[0], len(self.tokens)
         if self.tokens == tuple(range(first, first + places)):  # nearly always
-            return values.narrow(-1, first, places).unflatten(-1, (self.height, self.width))
-        return values[..., list(self.tokens)].unflatten(-1, (self.height, self.width))
+            values = values.narrow(-1, first, places)
+        else:
+            values = values[..., list(self.tokens)]
+        return values.reshape(*values.shape[:-1], self.height, self.width)
 
     def others(self, values: Tensor) -> Tensor:
         """Values of the tokens that are not the image's, [..., N, C, tokens]."""
