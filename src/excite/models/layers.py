@@ -81,7 +81,8 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
     layers = run.contrastable()
     if not layers:
         raise _no_map(run, "name a layer, or use excite.mwp for neurons")
-    passed = [layer for layer in layers if run.steps.get(layer.name) in run.passed_by_all()]
+    by_all = run.passed_by_all()
+    passed = [layer for layer in layers if run.steps.get(layer.name) in by_all]
     stride = _preferred_stride(passed or layers, min(inputs.shape[-2:]))
     even = [layer for layer in passed or layers if 1 / NEARLY <= layer.stride / stride <= NEARLY]
     if unread := ignored(run.module, inputs, run.grids()):
@@ -312,7 +313,9 @@ def candidate_layers(module: nn.Module, inputs: Tensor, most: int = 12) -> list[
     run = _run(module, inputs)
     unread = ignored(run.module, inputs, run.grids())
     seen = {layer.name: layer for layer in run.maps_below() if layer.name not in unread}
-    names = set(_block_names(module, seen))
+    by_all = run.passed_by_all()
+    passed = {name for name, step in run.steps.items() if step in by_all}
+    names = set(_block_names(module, seen, passed))
     steps = [layer for name, layer in seen.items() if name in names and not layer.kind.startswith(UNCHANGING)]
     steps = _without_halves(module, steps)
     blocks = [seen[_shortest_name(module, step.name, steps)] for step in steps]
@@ -325,22 +328,22 @@ def candidate_layers(module: nn.Module, inputs: Tensor, most: int = 12) -> list[
     return [layer for layer in blocks if layer in ends or layer in others]
 
 
-def _block_names(parent: nn.Module, seen: dict[str, SpatialLayer], prefix: str = "") -> Iterator[str]:
-    """The blocks of a network, not the branches inside a block."""
+def _block_names(parent: nn.Module, seen: dict[str, SpatialLayer], passed: set[str], prefix: str = "") -> Iterator[str]:
+    """The blocks of a network, not the branches inside a block: by the maps, and those the whole signal passes."""
     for child_name, child in parent.named_children():
         name = prefix + child_name
-        if isinstance(child, nn.Sequential | nn.ModuleList) or _is_network(child, name, seen):
-            yield from _block_names(child, seen, name + ".")
+        if isinstance(child, nn.Sequential | nn.ModuleList) or _is_network(child, name, seen, passed):
+            yield from _block_names(child, seen, passed, name + ".")
         elif name in seen:
             yield name
 
 
-def _is_network(module: nn.Module, name: str, seen: dict[str, SpatialLayer]) -> bool:
+def _is_network(module: nn.Module, name: str, seen: dict[str, SpatialLayer], passed: set[str]) -> bool:
     """Whether a module is a network of blocks: it has several resolutions, or a list of blocks of tokens."""
     inside = [layer for layer in seen.values() if layer.name.startswith(name + ".")]
     if any(layer.tokens for layer in inside):
         members = [[f"{name}.{member}" for member in chain] for chain in chains(module)]
-        return any(sum(member in seen for member in each) > 1 for each in members)
+        return any(sum(member in passed for member in each) > 1 for each in members)
     strides = [layer.stride for layer in inside]
     return bool(strides) and max(strides) > 2 * NEARLY * min(strides)
 
