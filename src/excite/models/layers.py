@@ -75,20 +75,24 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
     four positions along each side. Of several it is the last one of those within the fewest modules.
 
     In a network that is read at a class token the evidence moves from the image's tokens to that token, block by block.
-    There it is the end of the block at `CLASS_TOKEN_DEPTH` of the blocks that have that token.
+    There it is the end of the last block before that token joins them (XCiT) or, where it is there from the start
+    (ViT), of the block at `CLASS_TOKEN_DEPTH` of all.
     """
     run = _run(module, inputs)
     layers = run.contrastable()
     if not layers:
         raise _no_map(run, "name a layer, or use excite.mwp for neurons")
-    passed = [layer for layer in layers if run.steps.get(layer.name) in run.passed_by_all()]
+    by_all = run.passed_by_all()
+    passed = [layer for layer in layers if run.steps.get(layer.name) in by_all]
     stride = _preferred_stride(passed or layers, min(inputs.shape[-2:]))
     even = [layer for layer in passed or layers if 1 / NEARLY <= layer.stride / stride <= NEARLY]
     if unread := ignored(run.module, inputs, run.grids()):
         even = [layer for layer in even if layer.name not in unread] or even
-        blocks = max((_ends(chain, even) for chain in chains(run.module)), key=len, default=[])
-        if blocks:
-            return blocks[math.ceil(len(blocks) * CLASS_TOKEN_DEPTH) - 1].name
+        alone = [layer for layer in even if layer.grid and not layer.grid.other_tokens]
+        for part, depth in ((alone, 1.0), ([layer for layer in even if layer not in alone], CLASS_TOKEN_DEPTH)):
+            blocks = max((_ends(chain, part) for chain in chains(run.module)), key=len, default=[])
+            if blocks:
+                return blocks[math.ceil(len(blocks) * depth) - 1].name
     return min(reversed(even), key=_plainness).name
 
 
@@ -97,8 +101,8 @@ def _plainness(layer: SpatialLayer) -> tuple[bool, int]:
 
 
 def _ends(blocks: Iterable[str], layers: Sequence[SpatialLayer]) -> list[SpatialLayer]:
-    """Of each block with other tokens than the image's the last layer, within the fewest modules."""
-    found = [layer for layer in layers if layer.receptive_field is None and layer.grid and layer.grid.other_tokens]
+    """Of each block that mixes all positions the last layer, within the fewest modules."""
+    found = [layer for layer in layers if layer.receptive_field is None]
     inside = [[layer for layer in found if f"{layer.name}.".startswith(f"{block}.")] for block in blocks]
     return [min(reversed(each), key=_plainness) for each in inside if each]
 
@@ -339,8 +343,12 @@ def _no_map_because(answer: Tensor, images: int) -> str:
 
 def candidate_layers(module: nn.Module, inputs: Tensor, most: int = 12) -> list[SpatialLayer]:
     """The ends of a network's blocks below its last weights, in the order of computation, ``most`` at most."""
-    seen = {layer.name: layer for layer in spatial_layers(module, inputs) if layer.height * layer.width > 1}
-    names = set(_block_names(module, seen))
+    run = _run(module, inputs)
+    unread = ignored(run.module, inputs, run.grids())
+    seen = {layer.name: layer for layer in run.maps_below() if layer.name not in unread}
+    by_all = run.passed_by_all()
+    passed = {name for name, step in run.steps.items() if step in by_all}
+    names = set(_block_names(module, seen, passed))
     steps = [layer for name, layer in seen.items() if name in names and not layer.kind.startswith(UNCHANGING)]
     steps = _without_halves(module, steps)
     blocks = [seen[_shortest_name(module, step.name, steps)] for step in steps]
@@ -353,19 +361,23 @@ def candidate_layers(module: nn.Module, inputs: Tensor, most: int = 12) -> list[
     return [layer for layer in blocks if layer in ends or layer in others]
 
 
-def _block_names(parent: nn.Module, seen: dict[str, SpatialLayer], prefix: str = "") -> Iterator[str]:
-    """The blocks of a network, not the branches inside a block."""
+def _block_names(parent: nn.Module, seen: dict[str, SpatialLayer], passed: set[str], prefix: str = "") -> Iterator[str]:
+    """The blocks of a network, not the branches inside a block: by the maps, and those the whole signal passes."""
     for child_name, child in parent.named_children():
         name = prefix + child_name
-        if isinstance(child, nn.Sequential | nn.ModuleList) or _is_network(name, seen):
-            yield from _block_names(child, seen, name + ".")
+        if isinstance(child, nn.Sequential | nn.ModuleList) or _is_network(child, name, seen, passed):
+            yield from _block_names(child, seen, passed, name + ".")
         elif name in seen:
             yield name
 
 
-def _is_network(name: str, seen: dict[str, SpatialLayer]) -> bool:
-    """Whether a module is a network of blocks: it has several resolutions."""
-    strides = [layer.stride for layer in seen.values() if layer.name.startswith(name + ".")]
+def _is_network(module: nn.Module, name: str, seen: dict[str, SpatialLayer], passed: set[str]) -> bool:
+    """Whether a module is a network of blocks: it has several resolutions, or a list of blocks of tokens."""
+    inside = [layer for layer in seen.values() if layer.name.startswith(name + ".")]
+    if any(layer.tokens for layer in inside):
+        members = [[f"{name}.{member}" for member in chain] for chain in chains(module)]
+        return any(sum(member in passed for member in each) > 1 for each in members)
+    strides = [layer.stride for layer in inside]
     return bool(strides) and max(strides) > 2 * NEARLY * min(strides)
 
 
