@@ -260,7 +260,9 @@ def test_the_fast_paths_of_torch(norm_first):
 
 
 class RMSNorm(nn.RMSNorm):
-    bias = None  # torch's encoder asks for it
+    def __init__(self, width):
+        super().__init__(width, eps=1e-5)
+        self.bias = nn.Parameter(torch.zeros(width))  # torch's encoder asks for it
 
 
 class Padded(nn.Module):
@@ -278,6 +280,7 @@ def test_without_biases_all_of_the_signal_arrives_at_the_tokens(means):
     net, x = encoder(96).double(), random(2, 5, 96)
     if not means:
         for child in net[0].layers:
+            child.activation_relu_or_gelu = 0  # or torch's fast path takes them for layer norms
             child.norm1, child.norm2 = RMSNorm(96).double(), RMSNorm(96).double()
         net[0].norm = RMSNorm(96).double()
     with torch.no_grad():
