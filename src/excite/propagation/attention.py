@@ -162,11 +162,7 @@ def with_read_weights(call: Call) -> Call:
 
 def read_weights(call: Call, weights: Tensor, order: Sequence[int]) -> Tensor | None:
     """The weights of attention behind a tap, where the edges of the running module are read."""
-    if (
-        call.mode.read_weights is None
-        or not is_activation(weights)
-        or provenance_of(weights).gate < provenance.ATTENTION
-    ):
+    if call.mode.read_weights is None or not is_activation(weights) or provenance_of(weights).gate <= 0:
         return None
     back = [list(order).index(k) for k in range(weights.dim())]
     with torch.enable_grad():

@@ -37,7 +37,14 @@ from excite.propagation.attention import with_read_weights
 from excite.propagation.excitation_pass import check_shape
 from excite.propagation.graph import copies, hidden, node_name, refusal, rule_of
 from excite.propagation.operations import NODES, OPERATIONS, Operation, main_and_gate, range_of, without_bias
-from excite.propagation.provenance import Provenance, is_above_tap, nodes_below, provenance_of, set_provenance
+from excite.propagation.provenance import (
+    Provenance,
+    gate_behind_weights,
+    is_above_tap,
+    nodes_below,
+    provenance_of,
+    set_provenance,
+)
 from excite.propagation.rules import LinearOperation, Rule, Shares, signed_part
 from excite.propagation.taps import ForwardPass, Layers
 
@@ -385,7 +392,8 @@ def _step(kind: type[Step], switch: Switch, call: Call, main: Tensor | None) -> 
 
 def _weights(switch: Switch, call: Call) -> Any:
     """Convolutions and dense layers."""
-    return _step(Weights, switch, call, call.subject)
+    response = _step(Weights, switch, call, call.subject)
+    return set_provenance(response, Provenance(gate=gate_behind_weights(call.subject)))
 
 
 def _product(switch: Switch, call: Call) -> Any:

@@ -203,7 +203,8 @@ class Call:
     def refuse(self, reason: str) -> Any:
         """Run the operation, but let no signal through it."""
         rule = Refused(refusal(self.name, self.mode.module_name(), reason))
-        return self.emit(rule, self.response(), [tensor for tensor in self.tensors if is_above_tap(tensor)])
+        above = [tensor for tensor in self.tensors if is_above_tap(tensor)]
+        return self.emit(rule, self.response(), above, Provenance(gate=provenance.MIXTURE))  # and it gates nothing
 
 
 class RuleMode(TorchFunctionMode):

@@ -114,7 +114,7 @@ def _affine(call: Call, child: Tensor, weight: Tensor | None, function: Callable
     """The response of ``function(child, weight)`` and a bias, with its `Affine` rule."""
     response = call.response()
     known = provenance_of(child) if is_activation(child) else provenance.UNKNOWN
-    gate = known.gate if known.gate == provenance.ATTENTION else provenance.RESPONSE
+    gate = provenance.gate_behind_weights(child)
     if weight is not None and not is_above_tap(child):  # where only the weights depend on the image they are a gate
         return set_provenance(response, Provenance(gate=gate, preactivation=True))
     weights = None if weight is None else weight.detach()  # their memory, whatever a parameter refers to later

@@ -87,6 +87,12 @@ PREACTIVATION = Provenance(gate=RESPONSE, preactivation=True)
 BOUNDED = Provenance(gate=LIMITED)  # baseline 0, and bounded above
 
 
+def gate_behind_weights(child: Tensor) -> int:
+    """What the response of constant weights may gate: as attention weights still, if its children are such."""
+    attends = is_activation(child) and provenance_of(child).gate == ATTENTION
+    return ATTENTION if attends else RESPONSE
+
+
 def provenance_of(tensor: Tensor) -> Provenance:
     """What is known of an activation; nothing of one whose memory was overwritten since."""
     mark = getattr(tensor, _ATTRIBUTE)
