@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from excite.propagation.edges import split_edges
 from excite.propagation.taps import as_found, main_output, plain_modules
 from excite.propagation.token_pass import Stream
 from excite.propagation.tokens import TokenGrid
@@ -78,7 +79,8 @@ def stream_of(
     """
     blocks: dict[str, list[str]] = {}
     for edge, shape in edges.items():
-        block = max((layer for layer in grids if edge.startswith(f"{layer}.")), key=len, default="")
+        runs = f"{split_edges(edge)[0]}."  # the module that runs this attention
+        block = max((layer for layer in grids if runs.startswith(f"{layer}.")), key=len, default="")
         if not block or len(shape) != 4 or shape[2] != shape[3]:
             return {}
         blocks.setdefault(block, []).append(edge)
