@@ -210,8 +210,13 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
-    """The last map, which knows what things are, and the default layer, which knows where they end, if they differ."""
-    return tuple(dict.fromkeys([top_layer(module, inputs), default_layer(module, inputs)]))
+    """The last map, which knows what things are, and the default layer, which knows where they end, if they differ.
+
+    In a network that is read at a class token the last map hardly counts: there it is the default layer alone.
+    """
+    run, default = _run(module, inputs), default_layer(module, inputs)
+    unread = ignored(run.module, inputs, run.grids())
+    return tuple(dict.fromkeys([default if unread else top_layer(module, inputs), default]))
 
 
 def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
@@ -418,4 +423,5 @@ def outline(classifier: Classifier) -> tuple[list[SpatialLayer], tuple[str, ...]
     """All layers that can be read as maps, for a square image, and the recommended ones, best first."""
     inputs = classifier.prepared(Image.new("RGB", (256, 256)))[None]
     layers = spatial_layers(classifier.module, inputs)
+    layers = [layer for layer in layers if not (layer.tokens and layer.kind.startswith(UNCHANGING))]
     return layers, classifier.layers or (classifier.layer or default_layer(classifier.module, inputs),)
