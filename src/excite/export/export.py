@@ -19,7 +19,7 @@ from excite.io.files import atomic_write
 from excite.methods import find_method
 from excite.models import Preprocess
 from excite.models.classifier import on_cpu
-from excite.models.layers import layer_grids
+from excite.models.layers import layer_grids, token_stream
 from excite.propagation import prior
 from excite.propagation.taps import layer_names
 from excite.session import recommended_layers
@@ -107,6 +107,11 @@ def export(
         named = None if layer is None else layer_names(classifier.module, [layer])
         noise = noise_image(sizes)[None]
         where = (named or recommended_layers(find_method(method), classifier, noise))[0]
+        if where in token_stream(classifier, noise):
+            raise ModelError(
+                f"maps of tokens cannot be written as a graph, and layer {where!r} of {classifier.name} has tokens: use "
+                "the classifier as it is, without compiling"
+            )
         grids = layer_grids(classifier, [where], noise)
         if any(grid.tokens for grid in grids.values()):  # which lie elsewhere at another size
             sizes = replace(sizes, step=None)

@@ -7,7 +7,7 @@ from excite.errors import MethodError
 from excite.methods.attention import CHEFER, ROLLOUT
 from excite.methods.base import Forward, Method
 from excite.methods.cam import C_CAM, CAM, CENTER, GRAD_CAM
-from excite.methods.excitation import C_MWP, C_MWP_NO_NORM, C_MWP_POST_NORM, EXCITE, MWP
+from excite.methods.excitation import C_MWP, C_MWP_CHANNELS, C_MWP_NO_NORM, C_MWP_POST_NORM, EXCITE, MWP
 from excite.methods.extent import C_EXTENT, EXTENT
 from excite.methods.gradient import ATTN_LRP, C_DECONV, C_GRAD, C_GUIDED, DECONV, GRAD, GUIDED, LRP, LRP_EPSILON
 from excite.propagation.excitation_pass import Units
@@ -18,7 +18,8 @@ METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
         *(EXCITE, EXTENT, C_MWP, MWP, GRAD_CAM, GUIDED),
-        *(C_EXTENT, C_MWP_POST_NORM, C_MWP_NO_NORM, CAM, C_CAM, C_GUIDED, DECONV, C_DECONV, GRAD, C_GRAD),
+        *(C_EXTENT, C_MWP_POST_NORM, C_MWP_NO_NORM, C_MWP_CHANNELS, CAM, C_CAM, C_GUIDED, DECONV, C_DECONV),
+        *(GRAD, C_GRAD),
         *(LRP, LRP_EPSILON, ATTN_LRP, CHEFER, ROLLOUT, CENTER),
     )
 }

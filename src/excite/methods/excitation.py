@@ -23,6 +23,13 @@ def mwp_maps(passes: Passes, units: Units, layers: Sequence[str], scale: float =
     return {layer: probability.sum(dim=-3) for layer, probability in arrived.items()}
 
 
+def _by_channels(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
+    """The contrastive map with channels as neurons in every network, also where tokens are."""
+    forward = passes.excitation()
+    arrived = forward.down(signals_at(forward.output, units), dual=-1.0, layers=layers)
+    return {layer: probability.sum(dim=-3) for layer, probability in arrived.items()}
+
+
 def _no_norm(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
     """The contrastive signal without the normaliser of Eqn. 4. Its scale means nothing."""
     maps = mwp_maps(passes, units, layers, dual=-1.0, normalised=False)
@@ -57,6 +64,9 @@ C_MWP_POST_NORM = Method(
     "c-mwp-post-norm", "ablation: c-mwp normalised only at the end, map and dual apart", _post_norm, plain=MWP
 )
 C_MWP_NO_NORM = Method("c-mwp-no-norm", "ablation: c-mwp never normalised", _no_norm, plain=MWP)
+C_MWP_CHANNELS = Method(
+    "c-mwp-channels", "ablation: c-mwp by channels in transformers too, not by tokens", _by_channels, plain=MWP
+)
 _PLAIN, _CONTRAST = partial(_two_scales, dual=0.0), partial(_two_scales, dual=-1.0)
 _EXCITE_PLAIN = Method("excite-plain", "the mean of MWP at two scales of the image", _PLAIN, scales=(1.0, LARGER))
 _BEST = "our best: the mean of c-mwp at two scales of the image"
