@@ -109,8 +109,8 @@ def export(
         where = (named or recommended_layers(find_method(method), classifier, noise))[0]
         if where in token_stream(classifier, noise):
             raise ModelError(
-                f"maps of tokens cannot be written as a graph, and layer {where!r} of {classifier.name} has tokens: use "
-                "the classifier as it is, without compiling"
+                f"maps of tokens cannot be written as a graph, and layer {where!r} of {classifier.name} has tokens: "
+                "use the classifier as it is, without compiling"
             )
         grids = layer_grids(classifier, [where], noise)
         if any(grid.tokens for grid in grids.values()):  # which lie elsewhere at another size
