@@ -169,6 +169,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "samvit_base_patch16_224": {"depth": 2},
 }
 
+LARGER = {"csatv2": 128}  # with 64 pixels its last maps are single positions, where a response norm is no gate
 SIZES = (64, 96, 128, 224, 256)  # of the image, tried from the smallest on
 
 SHIFTS = ("bias", "beta", "tau", "pos_embed")  # names of parameters that are added to a response
@@ -206,6 +207,8 @@ class Architecture:
         card = getattr(network, "pretrained_cfg", None) or {}
         usual = card.get("input_size", (3, 224, 224))[-1]
         for size in (usual,) if card.get("fixed_input_size") else (*SIZES, usual):
+            if size < LARGER.get(self.name, 0):
+                continue
             picture = torch.rand(1, 3, size, size, generator=torch.Generator().manual_seed(seed))
             try:
                 with torch.no_grad():

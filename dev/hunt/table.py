@@ -27,6 +27,7 @@ SOME = "*"  # behind a name: some uses are refused
 # What the groups mean, in the order of the page.
 MEANING = {
     "Affine": "the children compete in proportion to their excitation (Eqn. 10)",
+    "Mixing": "the values share by what each added, with weights that the image decides; those get nothing",
     "Sum": "the terms share by what each added",
     "Pass": "one child takes all",
     "ProductRule": "the factors have half each",

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from oracle import randomise
 from torch import nn
 from zoo import torchvision_models
 
-from excite.errors import NoRuleError
 from excite.propagation import mwp
 
 try:
@@ -60,10 +60,15 @@ def picture(name):
     return torch.rand(1, 3, size, size, generator=torch.Generator().manual_seed(1))
 
 
-def test_fused_attention_is_refused_by_name():
+def test_a_vision_transformer_keeps_all_of_it_among_its_tokens():
     net = models.VisionTransformer(64, 32, 2, 2, 16, 32, num_classes=4).eval()
-    with pytest.raises(NoRuleError, match=r"multi_head_attention_forward|scaled_dot_product_attention"):
-        mwp(net, torch.rand(1, 3, 64, 64), 0, layer="conv_proj")
+    randomise(net)
+    for name, parameter in net.named_parameters():
+        parameter.data.mul_(0 if name.endswith("bias") else 0.3)
+    layers = ["encoder.layers.encoder_layer_0", "encoder.dropout", "conv_proj"]
+    mass = {name: float(won.sum()) for name, won in mwp(net, torch.rand(1, 3, 64, 64), 0, layer=layers).items()}
+    assert all(0.97 < mass[name] <= 1 + 1e-6 for name in layers[:2]), mass  # 16 channels: a mean takes something
+    assert mass["conv_proj"] < mass["encoder.dropout"]  # the class token has no place in the image
 
 
 def test_layers_of_a_residual_network():

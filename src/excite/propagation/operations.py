@@ -409,6 +409,7 @@ _row("silu gelu hardswish mish leaky_relu prelu rrelu", activation, gradient="on
 _row("""softshrink hardshrink tanhshrink logsigmoid log_softmax sqrt rsqrt reciprocal square abs
      log log1p expm1 normalize""", activation, gradient="one-to-one")
 _row("pow float_power rpow", rewrites.power, gradient="one-to-one")
+_row("glu", rewrites.gated_linear_unit, gradient="same")
 _row("softmax softmin", activation, gradient="one-to-one", gate=provenance.ATTENTION)
 _row("local_response_norm", lambda call: call.by(choose(functional.local_response_norm)).pass_down(call.subject))
 _row("batch_norm instance_norm group_norm layer_norm rms_norm", norm, gradient="one-to-one")

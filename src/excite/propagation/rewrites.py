@@ -113,6 +113,13 @@ def negative_divisor(call: Call) -> Any:
     return call.mode.run(torch.neg, call.mode.run(call.function, *args, **kwargs))
 
 
+def gated_linear_unit(call: Call) -> Any:
+    """``glu``: one half times the sigmoid of the other."""
+    dim = call.argument(1, "dim", default=-1)
+    values, gate = call.mode.run(torch.chunk, call.subject, 2, dim)
+    return exactly(call, call.mode.run(torch.mul, values, call.mode.run(torch.sigmoid, gate)))
+
+
 def complex_magnitude(call: Call) -> Any:
     """``|z|``: the root of the sum of two squares."""
     run = call.mode.run
