@@ -165,10 +165,10 @@ class TestLayersOfAClassToken:
         assert (last.name, last.tokens, last.stride, last.receptive_field) == ("norm", True, PATCH, None)
 
     def test_what_is_listed(self):
-        layers, recommended = outline(excite.wrap(Transformer(blocks=3, mixing=False).eval()))
+        layers, recommended = outline(excite.wrap(Transformer(blocks=3).eval()))
         found = {layer.name: (layer.channels, layer.height, layer.width, layer.stride) for layer in layers}
         assert found["blocks.0"] == (CHANNELS, 56, 56, PATCH)
-        assert recommended == ("blocks.1",)
+        assert recommended == ("blocks.0",)
 
 
 @pytest.mark.parametrize("method", ["mwp", "c-mwp", "excite", "extent", "c-extent", "grad-cam", "lrp", "lrp-epsilon"])
@@ -192,7 +192,7 @@ def test_cam_of_pooled_tokens_is_the_classifiers_weights():
     tokens = []
     with network.norm.register_forward_hook(lambda _module, _given, answer: tokens.append(answer)), torch.no_grad():
         network(pictures)
-    expected = (tokens[0] @ network.head.weight[2]).view(1, 1, 4, 4).clamp(min=0) / 16
+    expected = (tokens[0] @ network.head.weight[2]).view(1, 1, 4, 4).clamp(min=0)
     assert torch.allclose(excite.attribute(network, pictures, 2, "cam", upsample=False), expected, atol=1e-6)
 
 
