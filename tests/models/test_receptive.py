@@ -171,9 +171,6 @@ def test_well_known_networks(name, layer, stride, field):
     assert (found.stride, found.receptive_field) == (stride, field)
 
 
-
-
-
 @pytest.mark.parametrize(
     "network",
     [
