@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import ModelError
-from excite.models.sources import timm_models, torchvision_models
+from excite.models.sources import IMAGENET, timm_models, torchvision_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -193,6 +193,8 @@ class Architecture:
         with _quiet():
             if self.source == "timm":
                 network = package.create_model(self.name, pretrained=False, **SMALLER.get(self.name, {}))
+                if network.num_classes == 0:  # made for features: without a classifier there are no dual units
+                    network.reset_classifier(IMAGENET)
             else:
                 options = {"init_weights": False} if self.name in {"googlenet", "inception_v3"} else {}
                 network = package.get_model(self.name, weights=None, **options)

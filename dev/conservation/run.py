@@ -321,13 +321,15 @@ def _read(network: nn.Module, picture: Tensor, layers: dict[str, str]) -> TableR
 
 def _readings(network: nn.Module, picture: Tensor, layers: dict[str, str]) -> TableRow:
     expected = main_output(network(picture)).detach()
+    with torch.no_grad():  # torch then has other kernels for attention, which round otherwise: either will do
+        other = main_output(network(picture))
     signals = _signals(expected)
     before = state_of(network)
     sweep = ExcitationPass(network, picture, list(dict.fromkeys(layers.values())))
     units = [sweep.down(signal) for signal in signals]
     duals = [sweep.down(signal, unit=0.0, dual=1.0) for signal in signals]
     row: TableRow = {
-        "difference": float((sweep.output - expected).abs().max()),
+        "difference": min(float((sweep.output - each).abs().max()) for each in (expected, other)),
         "as_found": state_of(network) == before,
     }
     for role, layer in layers.items():

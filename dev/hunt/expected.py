@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,12 +15,18 @@ if TYPE_CHECKING:
 
     Expected = Callable[[Case, Seen], np.ndarray | None]
 
-__all__ = ["CONSTANTS", "EXPECTED", "MEMORY"]
+__all__ = ["CONSTANTS", "EXPECTED", "MEMORY", "composed"]
 
 MEMORY = frozenset("empty_like new_empty new_empty_strided".split())  # they give whatever lies in memory
 CONSTANTS = frozenset(
     "zeros_like ones_like full_like rand_like randn_like new_zeros new_ones new_full".split()
 )  # never refused
+
+
+def composed(case: Case) -> bool:
+    """Several operations with neurons between them, which no single matrix describes: tested in test_attention.py."""
+    constant_values = case.operation == "scaled_dot_product_attention" and 2 not in case.live
+    return constant_values or case.operation == "multi_head_attention_forward"
 
 
 def own(case: Case, seen: Seen) -> np.ndarray | None:
@@ -91,6 +98,12 @@ def weighed(case: Case, seen: Seen) -> np.ndarray | None:
     return rows
 
 
+def mixed(case: Case, seen: Seen) -> np.ndarray | None:
+    """Attention: the values take all, by what each added; queries and keys only decide how much that is."""
+    values = np.concatenate([np.full(each.numel(), at == 2) for at, each in zip(case.live, case.given, strict=True)])
+    return np.stack([replace(seen, x=seen.x * values).competition(i) for i in range(len(seen.y))])
+
+
 def _shared(case: Case, shares: tuple[float, ...]) -> np.ndarray:
     """A share for each argument, broadcast to the results."""
     sizes = [each.numel() for each in case.given]
@@ -119,5 +132,6 @@ EXPECTED: dict[str, Expected] = {
     **_named("div divide true_divide", numerator),
     **_named("__rdiv__", numerator_second),
     **_named("addcmul", product_added),
+    **_named("scaled_dot_product_attention", mixed),
     **_named("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d", weighed),
 }

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hunt.asking import CHANGED, EQUAL, LOST, REFUSED, RIGHT, UNHELPFUL, WRONG, Answer, ask
-from hunt.expected import CONSTANTS, EXPECTED, MEMORY
+from hunt.expected import CONSTANTS, EXPECTED, MEMORY, composed
 from hunt.matrices import look
 from hunt.samples import MANY, Case, Function, quick_seeds, tensors_of
 
@@ -105,7 +105,7 @@ def hunt_function(function: Function, most: int) -> Iterator[Tried]:
             if not outputs:
                 yield Tried(case, 0, EQUAL, NO_TENSOR)
             for output, y in enumerate(outputs[:OUTPUTS]):
-                if 0 < y.numel() <= 2 * MANY and case.operation not in MEMORY:
+                if 0 < y.numel() <= 2 * MANY and case.operation not in MEMORY and not composed(case):
                     yield from _tried(case, output, whole=not (y.is_floating_point() or y.is_complex()))
 
 

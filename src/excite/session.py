@@ -144,7 +144,9 @@ class Session:
             (0, 1, 2, 3)
         """
         for layer in filter(is_edges, layers):
-            raise LayerError(f"layer {layer!r} has a number for each pair of tokens, as edges have: name a layer of tokens")
+            raise LayerError(
+                f"layer {layer!r} has a number for each pair of tokens, as edges have: name a layer of tokens"
+            )
         return layer_grids(self.classifier, [each for each in layers if each != "input"], self.inputs[scale])
 
     @property

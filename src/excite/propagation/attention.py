@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from excite.propagation import provenance
-from excite.propagation.provenance import is_above_tap, is_activation, provenance_of, set_provenance
+from excite.propagation.provenance import Provenance, is_above_tap, is_activation, provenance_of, set_provenance
 from excite.propagation.rewrites import exactly
 from excite.propagation.rules import Rule, split_by_sign, total_of
 
@@ -91,10 +91,10 @@ def mixture(call: Call, weights: Tensor, values: Tensor, multiply: Multiply, ord
     if read is not None:
         inputs.append(read)
     if not inputs:  # where only the weights depend on the layer they are a gate
-        return set_provenance(response, provenance.PREACTIVATION)
+        return set_provenance(response, Provenance(gate=provenance.MIXTURE, preactivation=True))
     keep = call.mode.memory.keep
     rule = Mixing(multiply, keep(weights), keep(values), known.baseline, is_above_tap(values), read is not None)
-    return call.compete(rule, response, inputs)
+    return call.compete(rule, response, inputs, None, Provenance(gate=provenance.MIXTURE))
 
 
 def _any(values: Tensor) -> bool:
@@ -143,7 +143,7 @@ def _order(equation: str, number: int, weights: Tensor) -> Sequence[int]:
 
 
 def weighs(tensor: Tensor, other: Tensor) -> bool:
-    """Whether ``tensor`` holds the weights of ``other``: constants do, and gates."""
+    """Whether ``tensor`` holds the weights of ``other``: constants do, and what gates it."""
     if not is_activation(tensor):
         return True
     return is_activation(other) and provenance_of(tensor).gate > provenance_of(other).gate
@@ -179,7 +179,7 @@ def attention(call: Call) -> Any:
     The response is that of the fused call, to the bit. With dropout it is that of the parts.
     """
     if not call.above_tap and call.mode.read_weights is None:
-        return set_provenance(call.response(), provenance.PREACTIVATION)
+        return set_provenance(call.response(), Provenance(gate=provenance.MIXTURE, preactivation=True))
     run = call.mode.run
     query, key, value = (call.argument(k, name) for k, name in enumerate(("query", "key", "value")))
     if call.argument(7, "enable_gqa", default=False):  # several heads of the queries share one of keys and values

@@ -34,7 +34,14 @@ from excite.propagation.attention import with_read_weights
 from excite.propagation.excitation_pass import check_shape
 from excite.propagation.graph import copies, hidden, node_name, refusal, rule_of
 from excite.propagation.operations import NODES, OPERATIONS, Operation, main_and_gate, range_of, without_bias
-from excite.propagation.provenance import Provenance, is_above_tap, nodes_below, provenance_of, set_provenance
+from excite.propagation.provenance import (
+    Provenance,
+    gate_behind_weights,
+    is_above_tap,
+    nodes_below,
+    provenance_of,
+    set_provenance,
+)
 from excite.propagation.rules import LinearOperation, Rule, Shares, signed_part
 from excite.propagation.taps import ForwardPass, Layers
 
@@ -346,9 +353,10 @@ def _step(kind: type[Step], switch: Switch, call: Call, main: Tensor | None) -> 
     return call.emit(rule, rule.result.detach(), children, known)
 
 
-def _weights(switch: Switch, call: Call) -> Any:
+def _weights(switch: Switch, call: Call, kind: type[Step] = Weights) -> Any:
     """Convolutions and dense layers."""
-    return _step(Weights, switch, call, call.subject)
+    response = _step(kind, switch, call, call.subject)
+    return set_provenance(response, Provenance(gate=gate_behind_weights(call.subject)))
 
 
 def _product(switch: Switch, call: Call) -> Any:
@@ -384,7 +392,7 @@ def _division(switch: Switch, call: Call) -> Any:
 def _one_to_one(switch: Switch, call: Call) -> Any:
     """Activation functions, norms, softmax; a norm with fixed statistics has weights."""
     if call.name == "batch_norm" and not call.argument(5, "training", default=False):
-        return _step(Step, switch, call, call.subject)
+        return _weights(switch, call, Step)
     if call.name in _SPREAD:
         return _step(_SPREAD[call.name], switch, call, call.subject)
     rectifies = call.operation.rectifies == "always"

@@ -203,7 +203,8 @@ class Call:
     def refuse(self, reason: str) -> Any:
         """Run the operation, but let no signal through it."""
         rule = Refused(refusal(self.name, self.mode.module_name(), reason))
-        return self.emit(rule, self.response(), [tensor for tensor in self.tensors if is_above_tap(tensor)])
+        above = [tensor for tensor in self.tensors if is_above_tap(tensor)]
+        return self.emit(rule, self.response(), above, Provenance(gate=provenance.MIXTURE))  # and it gates nothing
 
 
 class RuleMode(TorchFunctionMode):
@@ -425,6 +426,8 @@ class RuleMode(TorchFunctionMode):
                 baseline = call.changed(writes.baseline_of)[position]
         if call.name in writes.PLACING and not call.chosen:
             neuron = writes.joined_neuron(known, lambda side: call.changed(writes.of_sources(side))[position])
+        if call.operation.rectifies:  # a function of the response of weights
+            gate = max(0, gate)
         return Provenance(neuron, baseline, gate, preactivation=moves and known[0].preactivation)
 
 

@@ -113,13 +113,14 @@ def _reversed(multiply: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _affine(call: Call, child: Tensor, weight: Tensor | None, function: Callable[..., Tensor], hints: Hints) -> Any:
     """The response of ``function(child, weight)`` and a bias, with its `Affine` rule."""
     response = call.response()
-    if weight is not None and not is_above_tap(child):  # where only the weights depend on the image they are a gate
-        return set_provenance(response, provenance.PREACTIVATION)
     known = provenance_of(child) if is_activation(child) else provenance.UNKNOWN
+    gate = provenance.gate_behind_weights(child)
+    if weight is not None and not is_above_tap(child):  # where only the weights depend on the image they are a gate
+        return set_provenance(response, Provenance(gate=gate, preactivation=True))
     weights = None if weight is None else weight.detach()  # their memory, whatever a parameter refers to later
     rule = choose(Affine)(function, call.mode.memory.keep(child), weights, known.baseline, hints)
     if weight is not None:
-        return call.compete(rule, response, [child])
+        return call.compete(rule, response, [child], None, Provenance(gate=gate))
     if known.baseline is None:
         return call.compete(rule, response, [child], None, Provenance(gate=known.gate))
     baseline = function(known.baseline, None)  # what pooling gives where nothing excited its children
@@ -167,7 +168,7 @@ def rectifier(call: Call) -> Any:
     if known.neuron is None or known.baseline is not None or not call.above_tap:
         return call.plain()
     response = call.response()
-    return call.route(known.neuron, response, response, Provenance(gate=known.gate), bounded=True, own=True)
+    return call.route(known.neuron, response, response, Provenance(gate=max(0, known.gate)), bounded=True, own=True)
 
 
 def bounded_activation(call: Call) -> Any:
@@ -308,7 +309,7 @@ def _slope(call: Call) -> Tensor:
 def multiplication(call: Call) -> Any:
     """A multiple, or an activation and its gate, where the activation takes all.
 
-    Two activations of equal rank (gated linear units without a sigmoid) are equally needed: half to each.
+    Two activations of equal rank (bilinear units) are equally needed: half to each.
     """
     left, right = call.subject, call.argument(1, "other")
     if not is_activation(right):
@@ -325,10 +326,13 @@ def multiplication(call: Call) -> Any:
 
 
 def main_and_gate(left: Tensor, right: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Which of two activations gates the other: by provenance, else the one that is broadcast; (None, ...): neither."""
-    ranks = provenance_of(left).gate, provenance_of(right).gate
-    if ranks[0] == ranks[1]:
-        ranks = right.numel(), left.numel()
+    """Which of two activations gates the other; (None, ...): neither.
+
+    A gate by provenance, else the one that is broadcast, else the one that has passed a function, where the other is a
+    plain response of weights (gated linear units: SwiGLU and its kind).
+    """
+    gates = provenance_of(left).gate, provenance_of(right).gate
+    ranks = [(max(0, gate), -each.numel(), gate) for gate, each in zip(gates, (left, right), strict=True)]
     if ranks[0] == ranks[1]:
         return None, left
     return (right, left) if ranks[0] > ranks[1] else (left, right)
@@ -394,8 +398,8 @@ _row("rsub", rewrites.reversed_subtraction, linear=True, nodes="Rsub")
 _row("addcmul", rewrites.addition_of_product)
 _row("relu", rectifier, copies=True, gradient="one-to-one", rectifies="always", nodes="Relu")
 _row("threshold", copies=True, gradient="one-to-one", rectifies="always", nodes="Threshold")
-_row("sigmoid hardsigmoid", bounded_activation, gradient="one-to-one", gate=2)
-_row("tanh", bounded_activation, gradient="one-to-one", gate=1)
+_row("sigmoid hardsigmoid", bounded_activation, gradient="one-to-one", gate=provenance.SWITCH)
+_row("tanh", bounded_activation, gradient="one-to-one", gate=provenance.LIMITED)
 _row("softsign clamp_max exp sign sgn erf atan arctan", bounded_activation, gradient="one-to-one")
 _row("hardtanh clamp clip clamp_min", bounded_activation, gradient="one-to-one", rectifies="from 0")
 _row("relu6 elu selu celu softplus", bounded_activation, gradient="one-to-one", rectifies="always",
@@ -405,7 +409,7 @@ _row("silu gelu hardswish mish leaky_relu prelu rrelu", activation, gradient="on
 _row("""softshrink hardshrink tanhshrink logsigmoid log_softmax sqrt rsqrt reciprocal square abs
      log log1p expm1 normalize""", activation, gradient="one-to-one")
 _row("pow float_power rpow", rewrites.power, gradient="one-to-one")
-_row("softmax softmin", activation, gradient="one-to-one", gate=2)
+_row("softmax softmin", activation, gradient="one-to-one", gate=provenance.ATTENTION)
 _row("local_response_norm", lambda call: call.by(choose(functional.local_response_norm)).pass_down(call.subject))
 _row("batch_norm instance_norm group_norm layer_norm rms_norm", norm, gradient="one-to-one")
 _row("neg negative", lambda call: scaled(call, call.subject, -1.0), linear=True, nodes="Neg")

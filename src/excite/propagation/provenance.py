@@ -66,18 +66,31 @@ class Provenance:
 
     neuron: Neuron | None = None  # whose (perhaps normalised) response this is, without an activation function
     baseline: Tensor | None = None
-    gate: int = 0  # in a product of two activations: 2 a sigmoid or softmax, 1 bounded otherwise, 0 no gate
+    gate: int = 0  # of two activations that are multiplied the higher gates the lower: see `ATTENTION` to `MIXTURE`
     preactivation: bool = False  # below all taps, where no neuron is recorded: it is such a response
 
     @property
     def plain(self) -> bool:
         """Whether this is an activation with baseline 0 of which nothing else is known."""
-        return self.neuron is None and self.baseline is None and not self.gate
+        return self.neuron is None and self.baseline is None and self.gate <= 0
 
+
+# What may gate what: 0 is any other activation. The last two hold values, and are gated by all others.
+ATTENTION = 3  # softmax, and linear maps of it: the weights of attention
+SWITCH = 2  # sigmoid
+LIMITED = 1  # otherwise bounded
+RESPONSE = -1  # the response of weights, without an activation function
+MIXTURE = -2  # values that weights made of the image have mixed
 
 UNKNOWN = Provenance()  # an activation with baseline 0
-PREACTIVATION = Provenance(preactivation=True)
-BOUNDED = Provenance(gate=1)  # baseline 0, and bounded above
+PREACTIVATION = Provenance(gate=RESPONSE, preactivation=True)
+BOUNDED = Provenance(gate=LIMITED)  # baseline 0, and bounded above
+
+
+def gate_behind_weights(child: Tensor) -> int:
+    """What the response of constant weights may gate: as attention weights still, if its children are such."""
+    attends = is_activation(child) and provenance_of(child).gate == ATTENTION
+    return ATTENTION if attends else RESPONSE
 
 
 def provenance_of(tensor: Tensor) -> Provenance:

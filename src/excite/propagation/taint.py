@@ -310,7 +310,7 @@ def _only_scales(call: Call, factor: Tensor) -> bool:
     """Whether a factor selects (a mask) or scales (one for many units) activations; not so where these may gate it."""
     origin, others = origin_of(factor), [each for each in call.tensors if is_activation(each)]
     for each in others:
-        if provenance.provenance_of(each).gate and (origin is None or origin.source is not each.grad_fn):
+        if provenance.provenance_of(each).gate > 0 and (origin is None or origin.source is not each.grad_fn):
             return False
     wide = call.name == "mul" and all(factor.numel() < each.numel() for each in others)
     return wide or _is_chosen(factor)

@@ -186,7 +186,8 @@ def unread(module: nn.Module, inputs: Inputs, layer: str, operations: Mapping[st
         return LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
     return NoRuleError(
         f"layer {layer!r} feeds the output of this network, but by code that hides its operations (NumPy, another "
-        "thread, numbers, memory): write it with torch functions, or read a layer above it"
+        "thread, numbers, memory), or only as a gate, a divisor, queries or keys, which take nothing: write it with "
+        "torch functions, or read a layer above it"
     )
 
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from excite.errors import ExciteError, NumberError, UnverifiedWarning, VerificationError
-from excite.propagation.edges import is_edges, split_edges
+from excite.propagation.edges import is_edges
 from excite.propagation.gradients import Gradients
 from excite.propagation.rules import widest
 from excite.propagation.taps import INPUT, Layers, as_found, find_layer, layer_names, main_output, plain_modules
@@ -153,8 +153,8 @@ def verify(module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Layers, 
         >>> found.check()
     """
     module, named = plain_modules(module)[0], layer_names(module, layers)
-    # Weights inside of fused attention cannot be changed in a plain run: edges are verified where their module ends.
-    places = list(dict.fromkeys(split_edges(each)[0] or INPUT if is_edges(each) else each for each in named))
+    # Weights inside of fused attention cannot be changed in a plain run: the input is, which all above them depends on.
+    places = list(dict.fromkeys(INPUT if is_edges(each) else each for each in named))
     arguments = inputs if isinstance(inputs, tuple) else (inputs,)
     state = [*module.parameters(), *module.buffers()]
     exact = exact or any(each.is_inference() or each.dtype in HALF for each in state)  # autograd refuses the former

@@ -56,20 +56,23 @@ def run_below(name: str, function: Callable[..., Any], args: tuple[Any, ...], kw
 def known_below(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provenance | None:
     """What is known of an output, from the arguments of the call; None: that is for the general way to say."""
     known, found = provenance_of(args[0]), None
-    plain = known.baseline is None and not known.gate
+    plain = known.baseline is None and known.gate <= 0
     if name in _WEIGHTS or name in _NORMS:  # with constant weights; a norm of a preactivation is still one
-        found = provenance.PREACTIVATION if name in _WEIGHTS or (known.preactivation and not known.gate) else None
+        found = provenance.PREACTIVATION if name in _WEIGHTS else known if known.preactivation and plain else None
+        found = None if known.gate == provenance.ATTENTION else found
         for argument in (*args[1:], *kwargs.values()):
             found = None if is_activation(argument) else found
         found = found if len(args) > 1 else None
     elif name == "add":  # so is a sum of activations with baseline 0
         if plain and len(args) == 2 and not kwargs and is_activation(args[1]):
             other = provenance_of(args[1])
-            found = provenance.PREACTIVATION if other.baseline is None and not other.gate else None
+            gate = min(known.gate, other.gate)
+            found = Provenance(gate=gate, preactivation=True) if other.baseline is None and other.gate <= 0 else None
     elif name == "relu":
         found = provenance.UNKNOWN if plain else None
     elif name == "pad":
-        found = (provenance.UNKNOWN, provenance.BOUNDED, None)[known.gate] if known.baseline is None else None
+        kept = {0: provenance.UNKNOWN, provenance.LIMITED: provenance.BOUNDED}
+        found = kept.get(known.gate) if known.baseline is None else None
     elif name == "relu6" or (args[1] if len(args) > 1 else kwargs.get("min_val", -1.0)) == 0:  # a hardtanh from 0
         found = provenance.BOUNDED
     return found
