@@ -39,7 +39,9 @@ class Peer:
     matmul = partial(lxt_functional.matmul, epsilon=TINY)
     scale = lxt_functional.mul2
     activation = staticmethod(lambda: lxt_rules.IdentityRule(nn.GELU()))
-    norm = staticmethod(lambda norm, x: lxt_functional.layer_norm(x, norm.weight, norm.bias, norm.eps))
+    norm = staticmethod(
+        lambda norm, x: lxt_functional.layer_norm_grad_fn.apply(x, norm.weight, norm.bias, norm.eps, TINY)
+    )
 
 
 class Transformer(nn.Module):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     from PIL import Image
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from excite.methods import Forward, Method, Units
     from excite.methods.extent import Opening
@@ -147,7 +147,9 @@ class Session:
             raise LayerError(
                 f"layer {layer!r} has a number for each pair of tokens, as edges have: name a layer of tokens"
             )
-        return layer_grids(self.classifier, [each for each in layers if each != "input"], self.inputs[scale])
+        maps = {"input", *self.classifier.known.get("maps", ())}  # as they are
+        asked = [layer for layer in layers if layer not in maps]
+        return layer_grids(self.classifier, asked, self.inputs[scale]) if asked else {}
 
     @property
     def attention(self) -> Sequence[str]:
@@ -333,19 +335,27 @@ def _new_session(
 
 
 def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) -> list[str]:
-    """The layers at which a method is read if none is named."""
+    """The layers at which a method is read if none is named; they are looked for once for each size of the images."""
     if method.place == "input":
         return ["input"]
-    if method.place == "top":
-        return [top_layer(classifier.module, batch[:1])]
     if method.place == "attention":
         edges = classifier_edges(classifier, batch)
         if not edges:
             raise LayerError(f"{method.name} needs attention, and this network has none: use another method")
         return [edges[0]]
-    if method.place == "joint":
-        return [classifier.extent or JOINT.join(layer_pair(classifier.module, batch[:1]))]
-    return [classifier.layer or default_layer(classifier.module, batch[:1])]
+    if method.place == "joint" and classifier.extent:
+        return [classifier.extent]
+    if method.place == "layer" and classifier.layer:
+        return [classifier.layer]
+    find = {"top": top_layer, "joint": _joint, "layer": default_layer}[method.place]
+    key = (method.place, batch.shape[1:])
+    if key not in classifier.known:
+        classifier.known[key] = find(classifier.module, batch[:1])
+    return [classifier.known[key]]
+
+
+def _joint(module: nn.Module, inputs: Tensor) -> str:
+    return JOINT.join(layer_pair(module, inputs))
 
 
 def _alone(layer: str) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def test_one_forward_pass_for_each_scale_and_way(classifier, picture):
     for method in layers:
         for unit in range(4):
             session.maps(method, [[{unit: 1.0}]])
-    assert len(runs) == 3  # excitation at two scales, and gradients
+    assert len(runs) == 4  # a dry run, excitation at two scales, and gradients
 
 
 def test_an_empty_look_is_no_division_by_zero():

@@ -51,7 +51,7 @@ def layers(model: options.ModelArgument = DEFAULT_MODEL, size: options.Size = No
             "layer": layer.name,
             "kind": layer.kind,
             "channels": layer.channels,
-            "size": f"{layer.height}x{layer.width}",
+            "size": f"{layer.height}x{layer.width}" + (" tokens" if layer.tokens else ""),
             "stride": round(layer.stride, 2),
             "receptive field": layer.receptive_field or "all",
             "recommended": recommended.index(layer.name) + 1 if layer.name in recommended else None,

@@ -23,6 +23,7 @@ from excite.io.fetch import cache_folder
 from excite.methods import find_method
 from excite.models import Preprocess
 from excite.models.classifier import identity, on_cpu
+from excite.models.layers import layer_grids
 from excite.propagation.excitation_pass import signals_at
 from excite.propagation.taps import layer_names
 from excite.session import Session, as_list, recommended_layers, weight_versions
@@ -180,7 +181,8 @@ class Compiled:
         from excite.export.trace import MapModule
 
         graph, sizes = SplitGraph(self.path, threads), read_sizes(self.path)
-        module = MapModule(self.classifier.module, self.layer, self.method)
+        grids = layer_grids(self.classifier, [self.layer], noise_image(sizes)[None])
+        module = MapModule(self.classifier.module, self.layer, self.method, grids)
 
         def second_of_two(picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
             output, state = graph.look(picture)

@@ -19,6 +19,7 @@ from excite.io.files import atomic_write
 from excite.methods import find_method
 from excite.models import Preprocess
 from excite.models.classifier import on_cpu
+from excite.models.layers import layer_grids
 from excite.propagation import prior
 from excite.propagation.taps import layer_names
 from excite.session import recommended_layers
@@ -104,8 +105,12 @@ def export(
     sizes = example_sizes(classifier, size, dynamic=dynamic)
     with quiet_torch():
         named = None if layer is None else layer_names(classifier.module, [layer])
-        where = (named or recommended_layers(find_method(method), classifier, noise_image(sizes)[None]))[0]
-        module = MapModule(classifier.module, where, method)
+        noise = noise_image(sizes)[None]
+        where = (named or recommended_layers(find_method(method), classifier, noise))[0]
+        grids = layer_grids(classifier, [where], noise)
+        if any(grid.tokens for grid in grids.values()):  # which lie elsewhere at another size
+            sizes = replace(sizes, step=None)
+        module = MapModule(classifier.module, where, method, grids)
         _try_once(module, sizes, classifier)
         traced = trace_map(module, sizes)
         facts = metadata(classifier, module, traced)

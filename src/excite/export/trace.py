@@ -27,9 +27,11 @@ from excite.propagation.taps import main_output
 from excite.session import check_spatial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch.fx import GraphModule
+
+    from excite.propagation.tokens import TokenGrid
 
 SYMBOLIC: dict[str, Any] = {"tracing_mode": "symbolic", "_allow_non_fake_inputs": True}  # for make_fx
 DUALS = {"mwp": 0.0, "c-mwp": -1.0}  # the weight of the dual units in the signal
@@ -62,18 +64,24 @@ class Sizes:
 
 
 class MapModule(nn.Module):
-    """(image, signal) -> (map, output) of a network, a layer and a method, as an ``nn.Module``."""
+    """(image, signal) -> (map, output) of a network, a layer and a method, as an ``nn.Module``.
 
-    def __init__(self, network: nn.Module, layer: str, method: str) -> None:
+    ``grids`` are those of `excite.models.layers.layer_grids`, where the layer has tokens or its channels last.
+    """
+
+    def __init__(
+        self, network: nn.Module, layer: str, method: str, grids: Mapping[str, TokenGrid] | None = None
+    ) -> None:
         super().__init__()
         if method not in DUALS:
             raise MethodError(f"the method {method!r} cannot be exported: choose {' or '.join(DUALS)}")
-        self.network, self.layer, self.method = network, layer, method
+        self.network, self.layer, self.method, self.grids = network, layer, method, grids or {}
 
     def forward(self, picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
         """The map [N, h, w], summed over channels and signed where it is contrastive, and the output."""
         sweep = ExcitationPass(self.network, picture, [self.layer])
-        check_spatial(self.layer, sweep.readings[self.layer].probe)
+        sweep.grids = self.grids
+        check_spatial(self.layer, sweep.activations[self.layer])
         arrived = sweep.down(signal, dual=DUALS[self.method])[self.layer]
         return arrived.sum(1), sweep.output
 

@@ -1,6 +1,7 @@
 """The layers of a network that can be read as maps: found in one run, with a default and candidates."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,6 +17,7 @@ from excite.models.classifier import Classifier
 from excite.models.fully_convolutional import Recording, Step, step_of
 from excite.models.positions import Pairs, grid_of
 from excite.models.receptive_field import Receptive, view_of
+from excite.models.tokens import chains, ignored
 from excite.propagation import ExcitationPass, attention_layers, prior
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import as_found, main_output, plain_modules
@@ -24,6 +26,7 @@ from excite.propagation.tokens import TokenGrid
 USUAL_STRIDE = 16  # fine enough to point, coarse enough to mean something (the paper's pool4 of VGG16)
 LEAST_STRIDE = 8  # finer layers encode hardly more than edges
 MIN_SIDE = 4  # of a map
+CLASS_TOKEN_DEPTH = 1 / 3  # of the blocks of a network that is read at a class token: its default layer
 MOST_SIZES = 64  # of images, for which is kept where the tokens lie
 NEARLY = 1.4  # strides derived from sizes: borders make 16 a ratio of 17 or 18; the next is 32
 UNCHANGING = ("Dropout", "Identity")  # named after the layer before them
@@ -69,23 +72,53 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
     (SqueezeNet), also below the weights under them, or a position and its dual would cancel. Where possible the whole
     signal passes through it. Of those it has a stride of 16, or else the largest below that; on a small image, at least
     four positions along each side. Of several it is the last one of those within the fewest modules.
+
+    In a network that is read at a class token the evidence moves from the image's tokens to that token, block by block.
+    There it is the end of the last block before that token joins them (XCiT) or, where it is there from the start
+    (ViT), of the block at `CLASS_TOKEN_DEPTH` of all.
     """
     run = _run(module, inputs)
     layers = run.contrastable()
     if not layers:
         raise _no_map(run, "name a layer, or use excite.mwp for neurons")
-    passed = [layer for layer in layers if run.steps.get(layer.name) in run.passed_by_all()]
+    by_all = run.passed_by_all()
+    passed = [layer for layer in layers if run.steps.get(layer.name) in by_all]
     stride = _preferred_stride(passed or layers, min(inputs.shape[-2:]))
     even = [layer for layer in passed or layers if 1 / NEARLY <= layer.stride / stride <= NEARLY]
-    return min(reversed(even), key=lambda layer: (layer.kind.startswith(UNCHANGING), layer.depth)).name
+    if unread := ignored(run.module, inputs, run.grids()):
+        even = [layer for layer in even if layer.name not in unread] or even
+        alone = [layer for layer in even if layer.grid and not layer.grid.other_tokens]
+        for part, depth in ((alone, 1.0), ([layer for layer in even if layer not in alone], CLASS_TOKEN_DEPTH)):
+            blocks = max((_ends(chain, part) for chain in chains(run.module)), key=len, default=[])
+            if blocks:
+                return blocks[math.ceil(len(blocks) * depth) - 1].name
+    return min(reversed(even), key=_plainness).name
+
+
+def _plainness(layer: SpatialLayer) -> tuple[bool, int]:
+    return layer.kind.startswith(UNCHANGING), layer.depth
+
+
+def _ends(blocks: Iterable[str], layers: Sequence[SpatialLayer]) -> list[SpatialLayer]:
+    """Of each block that mixes all positions the last layer, within the fewest modules."""
+    found = [layer for layer in layers if layer.receptive_field is None]
+    inside = [[layer for layer in found if f"{layer.name}.".startswith(f"{block}.")] for block in blocks]
+    return [min(reversed(each), key=_plainness) for each in inside if each]
 
 
 def top_layer(module: nn.Module, inputs: Tensor) -> str:
-    """The last map below the classifier's last weights (the layer of CAM)."""
+    """The last map below the classifier's last weights (the layer of CAM).
+
+    In a network that is read at a class token: the last one whose image tokens still have a part in the output, and
+    that is no projection: the norm before the last block's attention, as with Grad-CAM in the field.
+    """
     run = _run(module, inputs)
     named = run.maps_below(max(run.weights, default=0))
     if not named:
         raise _no_map(run, "name a layer")
+    if unread := ignored(run.module, inputs, run.grids()):
+        weights = {found for found in run.found if isinstance(found, str)}
+        named = [layer for layer in named if layer.name not in unread | weights] or named
     kept = [layer for layer in named if not layer.kind.startswith(UNCHANGING)]
     return (kept or named)[-1].name
 
@@ -146,8 +179,7 @@ def _facts(classifier: Classifier, layers: Sequence[str], inputs: Tensor) -> Lay
         return known.get(size, LayerFacts({}, {}))
     if of_others is None or any((grid := of_others.grids.get(_module(layer))) and grid.tokens for layer in layers):
         run = _run(classifier.module, inputs[:1])
-        grids = {layer.name: layer.grid for layer in run.maps_below() if layer.grid is not None}
-        known[size] = LayerFacts(grids, run.others)
+        known[size] = LayerFacts(run.grids(), run.others)
         if len(known) > MOST_SIZES:
             del known[next(iter(known))]
         return known[size]
@@ -165,8 +197,13 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
-    """The last map, which knows what things are, and the default layer, which knows where they end, if they differ."""
-    return tuple(dict.fromkeys([top_layer(module, inputs), default_layer(module, inputs)]))
+    """The last map, which knows what things are, and the default layer, which knows where they end, if they differ.
+
+    In a network that is read at a class token the last map hardly counts: there it is the default layer alone.
+    """
+    run, default = _run(module, inputs), default_layer(module, inputs)
+    unread = ignored(run.module, inputs, run.grids())
+    return tuple(dict.fromkeys([default if unread else top_layer(module, inputs), default]))
 
 
 def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
@@ -194,6 +231,7 @@ def _preferred_stride(layers: list[SpatialLayer], side: int) -> float:
 class _Run:
     """The record of one run."""
 
+    module: nn.Module
     found: list[SpatialLayer | str]  # in the order of their (last) ends: maps, and names of modules with weights
     calls: list[Step]  # all that computed activations
     steps: dict[str, Step | None]  # the call that computed each layer's output
@@ -208,6 +246,10 @@ class _Run:
         """The maps of several positions before a place in ``found``."""
         maps = [found for found in self.found[:end] if isinstance(found, SpatialLayer)]
         return [found for found in maps if found.name and found.height * found.width > 1]
+
+    def grids(self) -> dict[str, TokenGrid]:
+        """Where the positions lie in the outputs of all maps."""
+        return {layer.name: layer.grid for layer in self.maps_below() if layer.grid is not None}
 
     def contrastable(self) -> list[SpatialLayer]:
         """The maps below the last weights, and below those under them where they are applied at each position."""
@@ -262,14 +304,16 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
         with Recording(module, receptive.pictures) as recording:
             answer = module(receptive.pictures)
     last = next(map(step_of, tensors_in(answer)), None)
-    return _Run(list(seen.values()), recording.steps, steps, last, others)
+    return _Run(module, list(seen.values()), recording.steps, steps, last, others)
 
 
 def _layer(name: str, child: nn.Module, answer: Tensor, grid: TokenGrid | None, inputs: Tensor) -> SpatialLayer:
     view = view_of(answer)
     stride = float(view[0].stride) if view else float(inputs.shape[-2])
     fields = [side.field for side in view or () if side.field is not None]
-    _, channels, height, width = (grid.as_map(answer) if grid else answer).shape
+    channels, height, width = (
+        answer.shape[1:] if grid is None else (answer.shape[grid.channels], grid.height, grid.width)
+    )
     receptive_field = max(fields) if len(fields) == 2 else None
     return SpatialLayer(name, type(child).__name__, channels, height, width, stride, receptive_field, grid)
 
@@ -291,8 +335,12 @@ def _no_map_because(answer: Tensor, images: int) -> str:
 
 def candidate_layers(module: nn.Module, inputs: Tensor, most: int = 12) -> list[SpatialLayer]:
     """The ends of a network's blocks below its last weights, in the order of computation, ``most`` at most."""
-    seen = {layer.name: layer for layer in spatial_layers(module, inputs) if layer.height * layer.width > 1}
-    names = set(_block_names(module, seen))
+    run = _run(module, inputs)
+    unread = ignored(run.module, inputs, run.grids())
+    seen = {layer.name: layer for layer in run.maps_below() if layer.name not in unread}
+    by_all = run.passed_by_all()
+    passed = {name for name, step in run.steps.items() if step in by_all}
+    names = set(_block_names(module, seen, passed))
     steps = [layer for name, layer in seen.items() if name in names and not layer.kind.startswith(UNCHANGING)]
     steps = _without_halves(module, steps)
     blocks = [seen[_shortest_name(module, step.name, steps)] for step in steps]
@@ -305,19 +353,23 @@ def candidate_layers(module: nn.Module, inputs: Tensor, most: int = 12) -> list[
     return [layer for layer in blocks if layer in ends or layer in others]
 
 
-def _block_names(parent: nn.Module, seen: dict[str, SpatialLayer], prefix: str = "") -> Iterator[str]:
-    """The blocks of a network, not the branches inside a block."""
+def _block_names(parent: nn.Module, seen: dict[str, SpatialLayer], passed: set[str], prefix: str = "") -> Iterator[str]:
+    """The blocks of a network, not the branches inside a block: by the maps, and those the whole signal passes."""
     for child_name, child in parent.named_children():
         name = prefix + child_name
-        if isinstance(child, nn.Sequential | nn.ModuleList) or _is_network(name, seen):
-            yield from _block_names(child, seen, name + ".")
+        if isinstance(child, nn.Sequential | nn.ModuleList) or _is_network(child, name, seen, passed):
+            yield from _block_names(child, seen, passed, name + ".")
         elif name in seen:
             yield name
 
 
-def _is_network(name: str, seen: dict[str, SpatialLayer]) -> bool:
-    """Whether a module is a network of blocks: it has several resolutions."""
-    strides = [layer.stride for layer in seen.values() if layer.name.startswith(name + ".")]
+def _is_network(module: nn.Module, name: str, seen: dict[str, SpatialLayer], passed: set[str]) -> bool:
+    """Whether a module is a network of blocks: it has several resolutions, or a list of blocks of tokens."""
+    inside = [layer for layer in seen.values() if layer.name.startswith(name + ".")]
+    if any(layer.tokens for layer in inside):
+        members = [[f"{name}.{member}" for member in chain] for chain in chains(module)]
+        return any(sum(member in passed for member in each) > 1 for each in members)
+    strides = [layer.stride for layer in inside]
     return bool(strides) and max(strides) > 2 * NEARLY * min(strides)
 
 
@@ -358,4 +410,5 @@ def outline(classifier: Classifier) -> tuple[list[SpatialLayer], tuple[str, ...]
     """All layers that can be read as maps, for a square image, and the recommended ones, best first."""
     inputs = classifier.prepared(Image.new("RGB", (256, 256)))[None]
     layers = spatial_layers(classifier.module, inputs)
+    layers = [layer for layer in layers if not (layer.tokens and layer.kind.startswith(UNCHANGING))]
     return layers, classifier.layers or (classifier.layer or default_layer(classifier.module, inputs),)

@@ -96,7 +96,7 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         if not isinstance(prepare, Preprocess):
             raise ModelError("A preparation of your own decides about the size itself: leave size out.")
         prepare = replace(prepare, shorter_side=size)
-    return Classifier(
+    classifier = Classifier(
         module=module,
         preprocess=prepare,
         labels=words or (card.labels() if as_published else None),
@@ -107,6 +107,8 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         extent=card.extent,
         trial=card.name.startswith(tuple(PACKAGES)) and size is None and not sliding,
     )
+    classifier.known["maps"] = set(card.layers) if card.name in MODELS else set()
+    return classifier
 
 
 def wrap(  # noqa: PLR0913 - all but the network may be left out

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from excite.propagation.tokens import TokenGrid
 
-NOWHERE = -(2**40)  # in a line: not a position of the image, as a class token; less than any sum of others
+NOWHERE = -(2**50)  # in a line: not a position of the image, as a class token; less than any sum of others
 Line = tuple[int, ...]
 
 

@@ -11,7 +11,7 @@ for each pair of positions (the weights of an attention), and is no map.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from excite.propagation.graph import WRITING, operation_name
 from excite.propagation.provenance import tensors_in
 
 _ATTRIBUTE = "_excite_view"
+ROW = 2**20  # between the numbers of two rows
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Call:
     kwargs: dict[str, Any]
     answer: Tensor
     position: int = 0
+    known: dict[Any, View] = field(default_factory=dict)  # the results of earlier rearrangements: blocks are alike
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
         """An argument by its position or by its name."""
@@ -221,39 +223,63 @@ def reduction(call: Call) -> View:
 
 def rearrangement(call: Call) -> View:
     """Copies positions to others: the same call on their numbers shows which."""
+    if not call.view or tensors_in((call.args[1:], call.kwargs)):
+        return _rearranged(call)
+    memory = call.subject.shape, call.subject.stride()
+    key = (call.function, repr((call.args[1:], call.kwargs, memory)), call.position, call.view)
+    if key not in call.known:
+        call.known[key] = _rearranged(call)
+    return call.known[key]
 
-    def followed(side: Side, _: int) -> Side | None:
-        positions = torch.zeros((), dtype=torch.long)
+
+def _rearranged(call: Call) -> View:
+    numbers = torch.zeros((), dtype=torch.long)
+    for side, unit in zip(call.view, (ROW, 1), strict=False):
         for dim, line in side.lines:
-            numbers = torch.tensor(line)
-            positions = positions + numbers.reshape(-1, *[1] * (call.subject.dim() - 1 - dim))
-        # in the activation's memory layout, which some views depend on
-        numbers = torch.empty_like(call.subject, dtype=torch.long, device="cpu")
-        numbers.copy_(positions.expand(call.subject.shape))
-        moved = tensors_in(call.function(numbers, *call.args[1:], **call.kwargs))[call.position]
-        found = _lines(moved)
-        return found and side.counted(*found)
+            places = torch.tensor([place * unit if place >= 0 else NOWHERE for place in line])
+            numbers = numbers + places.reshape(-1, *[1] * (call.subject.dim() - 1 - dim))
+    numbers = numbers.expand(call.subject.shape)
+    try:
+        moved = call.function(numbers, *call.args[1:], **call.kwargs)
+    except RuntimeError:  # a view that only the activation's layout of memory allows
+        laid_out = torch.empty_like(call.subject, dtype=torch.long, device="cpu").copy_(numbers)
+        moved = call.function(laid_out, *call.args[1:], **call.kwargs)
+    found = _lines(tensors_in(moved)[call.position]) if call.view else None
+    return call.each(lambda side, k: side.counted(*found[k])) if found else type(call.view)()
 
-    return call.each(followed)
 
-
-def _lines(moved: Tensor) -> tuple[dict[int, Line], int] | None:
-    """Numbers as the sum of one line for each dimension, and their start; None where they are no such sum."""
+def _lines(moved: Tensor) -> list[tuple[dict[int, Line], int]] | None:
+    """Rows and columns as sums of one line for each dimension, and of a start; None where they are no such sums."""
+    for dim in range(moved.dim()):  # most are of channels, along which nothing changes
+        once = moved.narrow(dim, 0, 1)
+        if moved.stride(dim) == 0 or (dim == moved.dim() - 1 and torch.equal(once.expand(moved.shape), moved)):
+            moved = once
     here, dims = moved >= 0, range(moved.dim())
     if not here.any():
         return None
     valid = [here.any(tuple(k for k in dims if k != dim)) if moved.dim() > 1 else here for dim in dims]
     origin = [int(each.nonzero()[0]) for each in valid]
     start, total, inside = int(moved[tuple(origin)]), torch.tensor(0), torch.tensor(True)
-    lines: dict[int, Line] = {}
+    lines: dict[int, tuple[Tensor, Tensor]] = {}
     for dim, where in enumerate(valid):
         line = moved[tuple(slice(None) if k == dim else origin[k] for k in dims)] - start
         shape = (-1, *[1] * (moved.dim() - 1 - dim))
         total, inside = total + line.reshape(shape), inside & where.reshape(shape)
         if line.any():
-            lines[dim] = tuple(line.where(where, NOWHERE).tolist())
-    same = torch.equal(here, inside.expand(here.shape)) and bool((moved - start == total)[here].all())
-    return (lines, start) if same else None
+            lines[dim] = line, where
+    if not torch.equal(here, inside.expand(here.shape)) or bool(((moved - start != total) & here).any()):
+        return None
+    found = []
+    for rows in (True, False):
+        each = {dim: (_parts(line)[not rows].where(where, NOWHERE)).tolist() for dim, (line, where) in lines.items()}
+        found.append(({dim: tuple(line) for dim, line in each.items()}, divmod(start, ROW)[not rows]))
+    return found
+
+
+def _parts(numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """The differences of rows and of columns in those of numbers."""
+    rows = (numbers + ROW // 2).div(ROW, rounding_mode="floor")
+    return rows, numbers - rows * ROW
 
 
 def concatenation(call: Call) -> View:
@@ -388,6 +414,7 @@ class Receptive(TorchFunctionMode):
     def __init__(self, pictures: Tensor) -> None:
         super().__init__()
         self.pictures = pictures.detach()  # an alias, so that nothing is attached to the user's tensor
+        self._known: dict[Any, View] = {}
         last = (self.pictures.dim() - 2, self.pictures.dim() - 1)
         setattr(self.pictures, _ATTRIBUTE, View(Side.along(dim, self.pictures.shape[dim]) for dim in last))
 
@@ -401,5 +428,5 @@ class Receptive(TorchFunctionMode):
             answers = tensors_in(args[0] if func.__name__ in WRITING else result)
             reach = REACHES.get(operation_name(func), Call.joined)
             for position, answer in enumerate(answers):
-                setattr(answer, _ATTRIBUTE, reach(Call(func, args, kwargs, answer, position)))
+                setattr(answer, _ATTRIBUTE, reach(Call(func, args, kwargs, answer, position, self._known)))
         return result

@@ -29,6 +29,7 @@ HUB = "hf-hub:"  # timm's prefix for a network on Hugging Face's hub
 IMAGENET = 1000
 BICUBIC = 3  # Pillow's number, in the settings of transformers
 MULTIPLES = {"dla": 32, "hrnet": 32, "tresnet": 4}  # families whose branches do not fit each other at other sizes
+ANY_SIZE = ({"dynamic_img_size": True}, {"strict_img_size": False})  # of timm's transformers: positions for any size
 WITH_SECOND_HEADS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogits.",)}
 
 # torchvision fails to import where its compiled operators were built for another torch than the one installed (a CUDA
@@ -107,19 +108,35 @@ def timm_card(name: str) -> Card:
         _check_name("timm", name.partition(".")[0], timm.list_models())
     facts = _timm_facts(timm, name)
     multiple = next((multiple for family, multiple in MULTIPLES.items() if name.startswith(family)), 1)
-    prepare = _timm_preprocess(facts)
+    options, step = _any_size(timm, name, facts)
+    prepare = replace(_timm_preprocess(facts, step), multiple=step or multiple)
     return Card(
         name=f"timm:{name}",
-        build=lambda classes: timm.create_model(name, pretrained=False, **_number(classes)),
-        preprocess=replace(prepare, multiple=multiple),
+        build=lambda classes: timm.create_model(name, pretrained=False, **_number(classes), **options),
+        preprocess=prepare,
         labels=lambda: _timm_labels(timm, facts),
         layers=(),
         description=f"{name} of timm",
         source=f"timm, {facts.get('hf_hub_id') or facts.get('url') or 'no weights published'}",
         pretrained=_fetched(
-            lambda: timm.create_model(name, pretrained=True), f"the weights of timm's {name}", hub=True
+            lambda: timm.create_model(name, pretrained=True, **options), f"the weights of timm's {name}", hub=True
         ),
     )
+
+
+def _any_size(timm: ModuleType, name: str, facts: dict[str, Any]) -> tuple[dict[str, bool], int]:
+    """With which option a transformer of one size takes images of others, and of what their sides are multiples."""
+    for options in ANY_SIZE if facts.get("fixed_input_size") and not name.startswith(HUB) else ():
+        with suppress(TypeError), torch.device("meta"):
+            if step := _step_of(timm.create_model(name, pretrained=False, **options)):
+                return options, step
+    return {}, 0
+
+
+def _step_of(network: Any) -> int:
+    """Of what the sides of images are multiples where a transformer of timm interpolates its positions; else 0."""
+    strict = getattr(getattr(network, "patch_embed", None), "strict_img_size", True)
+    return 0 if strict else max(stage["reduction"] for stage in network.feature_info)
 
 
 def caffe_card(path: Path) -> Card:
@@ -175,13 +192,19 @@ def _preprocess(side: int, mean: Sequence[float], std: Sequence[float], interpol
     return Preprocess(side, means, scales, interpolation=usual)  # type: ignore[arg-type]
 
 
-def _timm_preprocess(facts: Any) -> Preprocess:
-    """The preprocessing in timm's settings, a dictionary or an object; a network of one fixed size gets that."""
+def _timm_preprocess(facts: Any, step: int = 0) -> Preprocess:
+    """The preprocessing in timm's settings, a dictionary or an object; a network of one fixed size gets that.
+
+    One that interpolates its positions, for sides that are multiples of ``step``, also gets larger squares.
+    """
     side, mean, std, interpolation, fixed = (
         setting(facts, name) for name in ("input_size", "mean", "std", "interpolation", "fixed_input_size")
     )
     usual = _preprocess(side[-1], mean, std, str(interpolation))
-    return OneSize(**{**vars(usual), "square": True}) if fixed else usual
+    if not fixed:
+        return usual
+    facts = {**vars(usual), "square": True}
+    return Preprocess(**{**facts, "multiple": step}) if step else OneSize(**facts)
 
 
 def own_preprocess(module: nn.Module, given: Any, usual: Preprocess) -> Any:
@@ -199,7 +222,7 @@ def own_preprocess(module: nn.Module, given: Any, usual: Preprocess) -> Any:
         return given
     card = getattr(module, "pretrained_cfg", None) or getattr(module, "default_cfg", None)
     if all(setting(card, name) for name in ("input_size", "mean", "std")):
-        return _timm_preprocess(card)
+        return _timm_preprocess(card, _step_of(module))
     if setting(getattr(module, "config", None), "id2label") is None:
         return usual
     warnings.warn(
