@@ -14,10 +14,14 @@ import torch
 from lxt.explicit import functional as lxt_functional
 from lxt.explicit import rules as lxt_rules
 from torch import Tensor, nn
-from zennit import composites, rules
 
+from excite.models.sources import torchvision_models
 from excite.propagation import Gradients
 from excite.propagation.gradients import Gamma
+
+torchvision_models()  # zennit imports torchvision, and fails where its operators do not fit this torch
+
+from zennit import composites, rules  # noqa: E402 - see above
 
 TINY, TOLERANCE = 1e-12, 1e-6
 CHANNELS, HEADS, PATCH, CLASSES = 12, 3, 4, 5
