@@ -170,6 +170,10 @@ class Session:
             >>> session.grids(["1"])["1"].tokens
             (0, 1, 2, 3)
         """
+        for layer in filter(is_edges, layers):
+            raise LayerError(
+                f"layer {layer!r} has a number for each pair of tokens, as edges have: name a layer of tokens"
+            )
         maps = {"input", *self.classifier.known.get("maps", ())}  # as they are
         asked = [layer for layer in layers if layer not in maps]
         return layer_grids(self.classifier, asked, self.inputs[scale]) if asked else {}

@@ -71,7 +71,7 @@ def _tokens_read(gradients: Sequence[Tensor]) -> Tensor:
 
     Behind the last attention nothing mixes tokens. So they are those whose weights there make a difference.
     """
-    read = torch.stack(list(gradients)).abs().amax((0, 1, 2, 4)) > 0
+    read = torch.stack(list(gradients)).ne(0).sum((0, 1, 2, 4)).gt(0).to(gradients[0].dtype)
     return read / read.sum().clamp(min=1)
 
 

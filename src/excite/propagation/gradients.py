@@ -390,9 +390,9 @@ def _step(kind: type[Step], switch: Switch, call: Call, main: Tensor | None) -> 
     return call.emit(rule, rule.result.detach(), children, known)
 
 
-def _weights(switch: Switch, call: Call) -> Any:
+def _weights(switch: Switch, call: Call, kind: type[Step] = Weights) -> Any:
     """Convolutions and dense layers."""
-    response = _step(Weights, switch, call, call.subject)
+    response = _step(kind, switch, call, call.subject)
     return set_provenance(response, Provenance(gate=gate_behind_weights(call.subject)))
 
 
@@ -430,7 +430,7 @@ def _division(switch: Switch, call: Call) -> Any:
 def _one_to_one(switch: Switch, call: Call) -> Any:
     """Activation functions, norms, softmax; a norm with fixed statistics has weights."""
     if call.name == "batch_norm" and not call.argument(5, "training", default=False):
-        return _step(Step, switch, call, call.subject)
+        return _weights(switch, call, Step)
     if call.name in _SPREAD:
         return _step(_SPREAD[call.name], switch, call, call.subject)
     rectifies = call.operation.rectifies == "always"
