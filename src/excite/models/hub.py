@@ -25,6 +25,7 @@ from excite.models.sources import (
     processor_preprocess,
     torchvision_models,
 )
+from excite.vocabulary.labels import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 MASK = "attention_mask"
 TEXT_INPUTS = ("input_ids", "token_type_ids", MASK)  # of text towers in transformers
 CLASSIFIER = "ForImageClassification"  # in the names of transformers' classes
+CONFIG = "config.json"
 GIVE_FOLDER = "Give a folder that has it: hf:FOLDER."
 OPEN_CLIP_HUB, OPEN_CLIP_FOLDER = "hf-hub:", "local-dir:"  # open_clip's own prefixes
 
@@ -59,6 +61,8 @@ def hf_card(name: str) -> Card:
         raise ModelError(
             "hf: stands before a name on Hugging Face's hub or a folder, as in hf:openai/clip-vit-base-patch32."
         )
+    if Path(name).is_dir() and not Path(name, CONFIG).is_file():
+        raise ModelError(f"{name!r} is a folder without {CONFIG}: `save_pretrained` of transformers makes one.")
     config = _of_hub(transformers.AutoConfig, name, "the configuration")
     is_dual = _is_dual(transformers, config)
     kind = transformers.AutoModel if is_dual else transformers.AutoModelForImageClassification
@@ -111,7 +115,7 @@ def _is_dual(transformers: ModuleType, config: Any) -> bool:
     classes = setting(config, "architectures") or []
     if any(CLASSIFIER in each for each in classes):
         return False
-    kind = transformers.MODEL_MAPPING.get(type(config))
+    kind = transformers.MODEL_MAPPING.get(type(config), None)
     if hasattr(kind, "get_image_features") and hasattr(kind, "get_text_features"):
         return True
     if classes or type(config) not in transformers.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING:
@@ -153,8 +157,8 @@ def transformers_dual(model: nn.Module, preprocess: Preprocess | None, tokenizer
     return DualEncoder(
         TransformersImage(model),
         TransformersText(model, tokenizer),
-        scale=float(scale.exp()),
-        bias=None if bias is None else float(bias),
+        scale=float(scale.detach().exp()),
+        bias=None if bias is None else float(bias.detach()),
         preprocess=preprocess,
     ).eval()
 
@@ -219,11 +223,11 @@ def open_clip_card(name: str) -> Card:
     model, tag, settings = _open_clip_names(open_clip, name)
 
     def made(**more: Any) -> Any:
-        with _logged_errors_only():
+        with _unlogged():
             return open_clip.create_model(model, **settings, **more)
 
     def build(_classes: int | None) -> nn.Module:
-        with _logged_errors_only():
+        with _unlogged():
             network: nn.Module = open_clip.create_model(model, load_weights=False, pretrained_text=False)
         return network
 
@@ -234,7 +238,7 @@ def open_clip_card(name: str) -> Card:
             hub=True,
             remedy="Give a folder that has it.",
         )
-        with _logged_errors_only():
+        with _unlogged():
             return open_clip_dual(network, _open_clip_preprocess(open_clip, network), tokenizer())
 
     return Card(
@@ -262,7 +266,7 @@ def _open_clip_names(open_clip: ModuleType, name: str) -> tuple[str, str | None,
     check_name("open_clip", model, open_clip.list_models())
     tags = open_clip.list_pretrained_tags_by_model(model)
     if tag and tag not in tags:
-        known = ", ".join(f"open_clip:{model}/{one}" for one in tags) or f"open_clip:{model}"
+        known = listed([f"open_clip:{model}/{one}" for one in tags]) or f"open_clip:{model}"
         raise ModelError(f"open_clip has no weights {name!r}; there are: {known}.")
     if not tags:
         return model, None, {}
@@ -272,10 +276,10 @@ def _open_clip_names(open_clip: ModuleType, name: str) -> tuple[str, str | None,
 
 
 @contextmanager
-def _logged_errors_only() -> Iterator[None]:
-    """open_clip reports on the root logger what it does."""
+def _unlogged() -> Iterator[None]:
+    """open_clip reports on the root logger what it does; what fails is in its errors too."""
     before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     try:
         yield
     finally:
@@ -296,8 +300,8 @@ def open_clip_dual(network: Any, preprocess: Preprocess | None, tokenizer: Any) 
     return DualEncoder(
         network.visual,
         OpenClipText(network, tokenizer),
-        scale=float(network.logit_scale.exp()),
-        bias=None if bias is None else float(bias),
+        scale=float(network.logit_scale.detach().exp()),
+        bias=None if bias is None else float(bias.detach()),
         preprocess=preprocess,
     ).eval()
 
