@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from excite.propagation import provenance, rewrites
+from excite.propagation import attention, provenance, rewrites
 from excite.propagation.fast import choose, constants, geometry, is_concrete, possibly
 from excite.propagation.provenance import Provenance, is_above_tap, is_activation, provenance_of, set_provenance
 from excite.propagation.rules import Affine, Hints, Pass, ProductRule, Sum
@@ -378,6 +378,8 @@ def _row(names: str, handler: Handler | None = None, *, nodes: str = "", **colum
 _row("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear", convolution, gradient="weights")
 _row("matmul mm bmm mv einsum", product, gradient="product")
 _row("addmm addmv baddbmm", rewrites.addition_of_matrix_product, gradient="product")
+_row("scaled_dot_product_attention", attention.attention, gradient="same")
+_row("multi_head_attention_forward", attention.seen_through, gradient="same")
 _row("broadcast_tensors", rewrites.broadcast)
 _row("""avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean sum cumsum
      fold""", pooling, linear=True, nodes="""AvgPool2D AvgPool3D MkldnnAvgPool2D AdaptiveAvgPool2D AdaptiveAvgPool3D

@@ -245,8 +245,9 @@ _SELECTING: dict[str, tuple[int, ...]] = {
     **dict.fromkeys("getitem __setitem__ take take_along_dim index_put masked_fill masked_select".split(), (1,)),
     **dict.fromkeys("masked_scatter repeat_interleave max_unpool1d max_unpool2d max_unpool3d".split(), (1,)),
     **dict.fromkeys("gather index_select index_fill index_copy scatter".split(), (2,)),
+    "scaled_dot_product_attention": (3,),
 }
-_BY_NAME = frozenset("index indices mask condition repeats".split())
+_BY_NAME = frozenset("index indices mask attn_mask condition repeats".split())
 # Where the factors of a product stand, and the divisor.
 _FACTORS: dict[str, tuple[int | str, ...]] = {
     **dict.fromkeys("mul matmul mm bmm mv".split(), (0, 1, "other", "mat2")),
