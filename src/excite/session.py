@@ -97,6 +97,7 @@ class Session:
         self.layers: dict[Method, list[str]] = {}
         self._passes: dict[tuple[Forward, float], Any] = {}
         self._generation = self.renewals = 0
+        self._module = classifier.module
         with classifier.running(*self.inputs.values()):
             for method in methods:
                 form = self._forms[method] = (method.plain or method) if self._against else method
@@ -120,9 +121,10 @@ class Session:
     def _pass(self, kind: type[Pass], name: Forward, scale: float) -> Pass:
         forward: Pass | None = self._passes.get((name, scale))
         if forward is None:
-            if not self._passes and self.classifier.labels is not None:
-                self._generation = self.classifier.labels.generation
-            forward = kind(self.classifier.module, self.inputs[scale], self._layers_read(name, scale))
+            if not self._passes:
+                self._generation = 0 if self.classifier.labels is None else self.classifier.labels.generation
+                self._module = self.classifier.fixed()
+            forward = kind(self._module, self.inputs[scale], self._layers_read(name, scale))
             for layer, reading in forward.readings.items():
                 check_spatial(layer, reading.probe)
             if self.classifier.verified is not None:
@@ -140,7 +142,7 @@ class Session:
 
     def _verify(self, layers: tuple[str, ...], scale: float, done: set[tuple[str, ...]]) -> None:
         """Compare the response of a wrapped network with the graph, on the first image that is read at these layers."""
-        module = self.classifier.module
+        module = self._module
         if layers not in done:
             images = self.inputs[scale] if module.training else self.inputs[scale][:1]  # batch statistics need them all
             try:

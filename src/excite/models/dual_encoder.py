@@ -155,6 +155,8 @@ class DualEncoder(nn.Module):
         self.text = text
         self.scale, self.bias = scale, bias
         self.preprocess = preprocess
+        self.weight: Tensor | None
+        self.register_buffer("weight", None, persistent=False)
         known = default_labels() if labels is None else labels
         self.vocabulary = OpenLabels([known.synonyms(unit) for unit in range(len(known))], text)
 
@@ -165,19 +167,29 @@ class DualEncoder(nn.Module):
         return other
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits [N, labels and phrases], by the rows that are there now."""
+        """Logits [N, labels and phrases]: by the rows that are there now, or by those of `fixed`."""
         embeddings = self.embed(images)
-        rows = self.rows(embeddings)
-        bias = None if self.bias is None else torch.full_like(rows[:, 0], self.bias)
-        return functional.linear(embeddings, self.scale * rows, bias)
+        rows = self.rows(embeddings) if self.weight is None else self.weight
+        return self.logits(embeddings, rows)
 
     def embed(self, images: Tensor) -> Tensor:
         """The embeddings [N, size] of images, of length 1."""
         return functional.normalize(main_output(self.image(images)), dim=-1)
 
+    def logits(self, embeddings: Tensor, rows: Tensor) -> Tensor:
+        """Logits [N, rows] of embeddings."""
+        found = functional.linear(embeddings * self.scale, rows)
+        return found if self.bias is None else found + self.bias
+
     def rows(self, like: Tensor) -> Tensor:
         """The rows [labels and phrases, size], on the device and in the type of a tensor."""
         return self.vocabulary.rows().to(like.device, like.dtype)
+
+    def fixed(self, like: Tensor) -> Self:
+        """The same network with the rows that are there now, whatever is asked for in other threads."""
+        other = copy.copy(self)
+        other._buffers = {**self._buffers, "weight": self.rows(like)}  # noqa: SLF001 - its own, beside shared modules
+        return other
 
     def extra_repr(self) -> str:
         """What its answers depend on beside the image tower."""
@@ -210,6 +222,10 @@ class OpenClassifier(Classifier):
             raise ModelError(f"{self.name} has lost its vocabulary: load it again.")
         return self.module
 
+    def fixed(self) -> nn.Module:
+        """The network with the rows that are there now."""
+        return self.network.fixed(self._own)
+
     def labels_for(self, outputs: int) -> Labels:  # noqa: ARG002 - an earlier forward pass may have had fewer
         """The vocabulary."""
         return self.network.vocabulary
@@ -235,8 +251,7 @@ class OpenClassifier(Classifier):
         rows = network.rows(embeddings)  # of all concepts, which were found before
         units = sorted({*range(defaults), *(unit for concept in concepts for unit in concept.units)})
         place = {unit: k for k, unit in enumerate(units)}
-        logits = functional.linear(embeddings, network.scale * rows[units]) + (network.bias or 0.0)
-        found = self.probabilities(logits)
+        found = self.probabilities(network.logits(embeddings, rows[units]))
         each = [[place[unit] for unit in concept.units] for concept in concepts]
         independent = self.independent(len(units))
         return torch.stack([_any(found[:, own], independent[own]) for own in each])
