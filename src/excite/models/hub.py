@@ -6,6 +6,7 @@ import importlib.util
 import logging
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,10 +105,9 @@ def hf_card(name: str) -> Card:
 
 def _of_hub(kind: Any, name: str, what: str, **more: Any) -> Any:
     """A part of a network on the hub, in a folder or in the hub's cache; code that comes with it is never run."""
+    make, on_hub = partial(kind.from_pretrained, name, **more), not Path(name).is_dir()
     with _quiet(transformers_package()):
-        return fetched(
-            lambda: kind.from_pretrained(name, **more), f"{what} of hf:{name}", hub=True, remedy=GIVE_FOLDER
-        )()
+        return fetched(make, f"{what} of hf:{name}", hub=on_hub, remedy=GIVE_FOLDER)()
 
 
 def _is_dual(transformers: ModuleType, config: Any) -> bool:
@@ -180,9 +180,9 @@ class TransformersText(TextTower):
         return torch.stack([found[name] for name in self.inputs], dim=1)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """The pooled and projected output; what no text attends to is left out."""
+        """The pooled and projected output. CLIP's is that of a text's last token, so that the padding is left out."""
         given = dict(zip(self.inputs, tokens.unbind(1), strict=True))
-        if MASK in given:
+        if self.model.config.model_type == "clip" and MASK in given:  # others may pool what follows a text
             length = int(given[MASK].any(dim=0).nonzero().max()) + 1
             given = {name: values[:, :length] for name, values in given.items()}
         return pooled(self.model.get_text_features(**given))
@@ -221,6 +221,7 @@ def open_clip_card(name: str) -> Card:
     _torchvision_first("open_clip")
     open_clip = imported("open_clip", "open_clip", extra="open-clip")
     model, tag, settings = _open_clip_names(open_clip, name)
+    on_hub = not model.startswith(OPEN_CLIP_FOLDER)
 
     def made(**more: Any) -> Any:
         with _unlogged():
@@ -235,7 +236,7 @@ def open_clip_card(name: str) -> Card:
         tokenizer = fetched(
             lambda: open_clip.get_tokenizer(model),
             f"the tokenizer of {name}",
-            hub=True,
+            hub=on_hub,
             remedy="Give a folder that has it.",
         )
         with _unlogged():
@@ -249,7 +250,7 @@ def open_clip_card(name: str) -> Card:
         layers=(),
         description=f"{name} of open_clip, for any words",
         source=f"open_clip, {tag or name}",
-        pretrained=fetched(lambda: made(require_pretrained=True), f"the weights of open_clip's {name}", hub=True)
+        pretrained=fetched(lambda: made(require_pretrained=True), f"the weights of open_clip's {name}", hub=on_hub)
         if tag is not None
         else None,
         finish=finish,

@@ -32,7 +32,9 @@ def attention(call: Call) -> Any:
     run = call.mode.run
     query, key, value = (call.argument(k, name) for k, name in enumerate(("query", "key", "value")))
     if call.argument(7, "enable_gqa", default=False):  # several heads of the queries share one of keys and values
-        key, value = (run(torch.repeat_interleave, each, query.shape[-3] // each.shape[-3], -3) for each in (key, value))
+        key, value = (
+            run(torch.repeat_interleave, each, query.shape[-3] // each.shape[-3], -3) for each in (key, value)
+        )
     weights, dropped = _weights(call, query, key), call.argument(4, "dropout_p", default=0.0)
     if dropped:
         return run(torch.matmul, run(torch.nn.functional.dropout, weights, dropped), value)

@@ -64,6 +64,8 @@ class OpenLabels(Labels):
         self._rows: Tensor | None = None
         self._unwritten: set[int] = set()
         self._lock = threading.RLock()
+        for name in self:
+            rows.check(name)
 
     # The module and its classifier hold the same vocabulary, also where one of them is copied.
 
@@ -103,7 +105,7 @@ class OpenLabels(Labels):
         """The rows [labels and phrases, embedding] of the output layer; a tensor that is never changed."""
         with self._lock:
             if self._rows is None:
-                self._rows = self._writer.write([self.synonyms(unit)[0] for unit in range(len(self))])
+                self._rows = self._writer.write(list(self))
             if self._unwritten:
                 places = sorted(self._unwritten)
                 written = self._writer.write([self._texts[place] for place in places])
