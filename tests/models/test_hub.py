@@ -153,6 +153,17 @@ def test_networks_of_transformers_that_are_none(tmp_path):
     assert hub.utils.logging.is_progress_bar_enabled() is False  # as it was
 
 
+@HF
+def test_code_that_comes_with_a_network_is_not_run(tmp_path):
+    folder = resnet_folder(tmp_path / "resnet")
+    facts = json.loads((folder / "config.json").read_text())
+    own = {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModelForImageClassification": "own.Own"}}
+    (folder / "config.json").write_text(json.dumps(facts | own))
+    (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\nclass Own: pass\n")
+    assert "Cannot fetch the configuration" in wrong(f"hf:{folder}")
+    assert not (tmp_path / "ran").exists()
+
+
 @OPEN_CLIP
 @pytest.mark.parametrize(
     "more",

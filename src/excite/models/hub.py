@@ -105,7 +105,7 @@ def hf_card(name: str) -> Card:
 
 def _of_hub(kind: Any, name: str, what: str, **more: Any) -> Any:
     """A part of a network on the hub, in a folder or in the hub's cache; code that comes with it is never run."""
-    make, on_hub = partial(kind.from_pretrained, name, **more), not Path(name).is_dir()
+    make, on_hub = partial(kind.from_pretrained, name, trust_remote_code=False, **more), not Path(name).is_dir()
     with _quiet(transformers_package()):
         return fetched(make, f"{what} of hf:{name}", hub=on_hub, remedy=GIVE_FOLDER)()
 
