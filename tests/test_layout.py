@@ -132,7 +132,7 @@ def test_what_is_printed_goes_through_the_console():
 
 
 LIMITS = {
-    "lines": 38_700,
+    "lines": 39_700,
     "files": 220,
     "entries of the package": 25,
     "lines of the longest file": 500,
@@ -140,7 +140,7 @@ LIMITS = {
     "files with one public definition": 80,
     "lines of rules.py, operations.py and provenance.py": 1_100,
     "files that attend and overlay run through": 25,
-    "functions that attend and overlay run through": 290,
+    "functions that attend and overlay run through": 292,
 }
 
 

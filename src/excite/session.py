@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import torch
@@ -80,6 +80,7 @@ class Session:
     Attributes:
         layers: the layers at which each method is read.
         lock: to be held while maps are computed: a forward pass serves one thread at a time.
+        renewals: how often its forward passes were made again, for phrases that had no output unit in them.
 
     Example:
         >>> from torch import nn, ones
@@ -106,6 +107,8 @@ class Session:
         self._forms: dict[Method, Method] = {}
         self.layers: dict[Method, list[str]] = {}
         self._passes: dict[tuple[str, float], Any] = {}
+        self._generation = self.renewals = 0
+        self._module = classifier.module
         with classifier.running(*self.inputs.values()):
             for method in methods:
                 form = self._forms[method] = (method.plain or method) if self._against else method
@@ -149,7 +152,10 @@ class Session:
     def _pass(self, kind: Callable[..., Pass], name: str, scale: float, layers: Any) -> Pass:
         forward: Pass | None = self._passes.get((name, scale))
         if forward is None:
-            forward = kind(self.classifier.module, self.inputs[scale], layers)
+            if not self._passes:
+                self._generation = 0 if self.classifier.labels is None else self.classifier.labels.generation
+                self._module = self.classifier.fixed()
+            forward = kind(self._module, self.inputs[scale], layers)
             maps = [layer for layer in forward.readings if not is_edges(layer)]
             forward.grids = self.grids(maps, scale)
             for layer in maps:
@@ -195,7 +201,7 @@ class Session:
 
     def _verify(self, layers: tuple[str, ...], scale: float, done: set[tuple[str, ...]]) -> None:
         """Compare the response of a wrapped network with the graph, on the first image that is read at these layers."""
-        module = self.classifier.module
+        module = self._module
         if layers not in done:
             images = self.inputs[scale] if module.training else self.inputs[scale][:1]  # batch statistics need them all
             try:
@@ -238,12 +244,14 @@ class Session:
     @cached_property
     def labels(self) -> Labels:
         """The words for the output units."""
+        if self.classifier.labels is not None and self.classifier.labels.is_open:
+            return self.classifier.labels  # known without a forward pass, which waits for the phrases
         return self.classifier.labels_for(self.probabilities.shape[1])
 
     def findings(self, k: int = 0, most: int = FINDINGS) -> list[int]:
         """The most probable units of an image, one for each name."""
         found: dict[str, int] = {}
-        for unit in self.probabilities[k].argsort(descending=True).tolist():
+        for unit in self.probabilities[k, : len(self.labels)].argsort(descending=True).tolist():
             if len(found) >= most:
                 break
             found.setdefault(self.labels.name(unit), unit)
@@ -280,16 +288,18 @@ class Session:
             images: as they were before preprocessing.
             again: opens the session of an image for a method and some scales, for the boxes of maps; None: a new one.
         """
+        rivals = [self.labels.find(rival) for rival in self._against]
         wanted = [
             [self.labels.find(cue) for cue in (self.findings(k) if cues is None else cues)]
             for k, cues in enumerate(concepts)
         ]
-        rivals = [self.labels.find(rival) for rival in self._against]
         answers = [AttentionMaps() for _ in wanted]
         signals = list(zip_longest(*wanted))  # the n-th concepts of all images are one signal
         if not signals:
             return answers
-        maps = self.maps(method, [[self.start(k, one, rivals) for k, one in enumerate(each)] for each in signals])
+        units = [[self.start(k, one, rivals) for k, one in enumerate(each)] for each in signals]
+        self._renew([*rivals, *chain.from_iterable(wanted)])  # none has lost its unit to a later one
+        maps = self.maps(method, units)
         for layer in maps:
             maps[layer] = maps[layer].detach().float().cpu()  # once, not for each map
         opening = partial(_new_session, self.classifier, rivals) if again is None else again
@@ -300,10 +310,19 @@ class Session:
                     answers[k].append(self._map(values[number, k], concept, method, layer, k, about[k]))
         return answers
 
+    def _renew(self, concepts: Sequence[Concept]) -> None:
+        """Drop the forward passes where a phrase was given its output unit after them (`OpenLabels`)."""
+        if self.labels.written(concepts) > self._generation and self._passes:
+            self._passes.clear()
+            vars(self).pop("probabilities", None)
+            self.renewals += 1
+
     def start(self, k: int, concept: Concept | None, rivals: Sequence[Concept]) -> dict[int, float]:
         """Where a signal starts: a prior over the units of the concept, minus one over those of its rivals."""
         if concept is None:  # this image has fewer concepts than another
             return {}
+        concept, *rivals = map(self.labels.find, (concept, *rivals))  # a phrase may have another unit by now
+        self._renew([concept, *rivals])
         units = self._prior(k, concept.units)
         if rivals:
             others = {unit for rival in rivals for unit in rival.units} - set(concept.units)
@@ -525,8 +544,11 @@ class SessionCache:
             with self._lock:
                 self.runs += 1
         with session.lock:
+            before = session.renewals
             yield session
             size = session.size  # only now its forward passes are made
+        with self._lock:
+            self.runs += session.renewals - before
         self._sessions.put(key, session, size)
 
 

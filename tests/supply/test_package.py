@@ -82,6 +82,6 @@ def test_what_the_package_says_of_itself(built):
     assert told.description_content_type == "text/markdown"
     assert told.description == (ROOT / "README.md").read_text(encoding="utf-8")
     assert re.search(rb"^excite = excite\.cli:main$", files[f"{TOLD}/entry_points.txt"], re.MULTILINE)
-    extras = {one for line in told.requires_dist for one in re.findall(r"extra == ['\"](\w+)['\"]", str(line))}
+    extras = {one for line in told.requires_dist for one in re.findall(r"extra == ['\"]([\w-]+)['\"]", str(line))}
     assert extras == set(told.provides_extra)
     assert {"demo", "serve", "dev", "timm"} <= extras

@@ -33,7 +33,11 @@ def models(as_json: Json = False) -> None:
         {"model": card.name, "description": card.description, "layers": list(card.layers), "source": card.source}
         for card in MODELS.values()
     ]
-    _show(rows, as_json, "next: excite attend PHOTO --model MODEL (also torchvision:NAME, timm:NAME, or a file)")
+    _show(
+        rows,
+        as_json,
+        "next: excite attend PHOTO --model MODEL (also torchvision:, timm:, hf: or open_clip:NAME, or a file)",
+    )
 
 
 @app.command()

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 PLAIN_IMAGENET = "efficientnet-lite0"  # the default of the benchmarks, whose published tables are made with it
-MODEL_HELP = "The classifier: a name of `excite ls models`, torchvision:NAME, timm:NAME, or a Caffe or weights file."
+MODEL_HELP = (
+    "The classifier: a name of `excite ls models`; torchvision:, timm:, hf: or open_clip:NAME; a Caffe or weights file."
+)
 
 Model = Annotated[str, Option(help=MODEL_HELP, autocompletion=completes("models"))]
 ModelArgument = Annotated[str, Argument(metavar="MODEL", help=MODEL_HELP, autocompletion=completes("models"))]

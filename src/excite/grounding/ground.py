@@ -299,7 +299,7 @@ def unused_spans(reading: Reading, hints: Sequence[PlaceWord | ColourWord]) -> t
     possible = [*map(span_of, reading.places), *map(span_of, reading.colours)]
     used = {*map(span_of, hints), *((word.start, word.end) for word in reading.words)}
     missing = list(reading.skipped)
-    spans = [span for span in possible if span not in used]
+    spans = [span for span in possible if not any(first <= span[0] and span[1] <= last for first, last in used)]
     for token in tokens_of(reading.text):  # the words skipped are in the order of the phrase, with stop words between
         if any(first < token.end and token.start < last for first, last in (*possible, *used)):
             continue

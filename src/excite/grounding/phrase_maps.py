@@ -120,7 +120,7 @@ class PhraseSession(Session):
 
     def _anything(self) -> Concept:
         """What the classifier finds in the image, whatever that is."""
-        best = self.probabilities[0].topk(min(FINDINGS, len(self.labels))).indices
+        best = self.probabilities[0, : len(self.labels)].topk(min(FINDINGS, len(self.labels))).indices
         return Concept(ANYTHING, tuple(best.tolist()))
 
     def _phrase(self, reading: Reading, words: tuple[AttentionMap, ...], *, hints: bool) -> PhraseMap:

@@ -33,6 +33,7 @@ class Card:
         fully_convolutional: Whether it is applied to every window of an image larger than its training images.
         multilabel: Whether (or which) outputs are independent, see `Classifier`.
         extent: The layers of the method ``extent``, see `Classifier`.
+        finish: Makes the classifier from the network with its weights; None: the network is it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Card:
     fully_convolutional: bool = False
     multilabel: bool | range = False
     extent: str = ""
+    finish: Callable[[nn.Module], nn.Module] | None = None
 
 
 def unfilled(architecture: Callable[[int], nn.Module], usual: int = 1000) -> Callable[[int | None], nn.Module]:

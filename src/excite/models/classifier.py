@@ -158,6 +158,10 @@ class Classifier:
         """Whether parts of the network get their shapes from the first image."""
         return any(isinstance(child, LazyModuleMixin) for child in self.module.modules())
 
+    def fixed(self) -> nn.Module:
+        """The network for some forward passes that belong together; an open vocabulary may grow beside them."""
+        return self.module
+
     def placed(self, images: Tensor) -> Tensor:
         """Preprocessed images on the network's device and in its type; the one place where they are moved.
 

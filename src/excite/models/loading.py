@@ -22,6 +22,7 @@ from excite.io.files import atomic_write, save_json
 from excite.models import weights as weight_files
 from excite.models.cards import MODELS, Card
 from excite.models.classifier import Classifier, Preprocess
+from excite.models.dual_encoder import DualEncoder, OpenClassifier
 from excite.models.fully_convolutional import fully_convolutional as slide
 from excite.models.sources import caffe_card, own_labels, own_preprocess, timm_card, torchvision_card
 from excite.propagation.taps import layer_names
@@ -59,12 +60,14 @@ def load(  # noqa: PLR0913 - all but the name may be left out
     """A classifier by name, or from files.
 
     Args:
-        name: a name of `excite.MODELS`; ``torchvision:NAME`` or ``timm:NAME``; a Caffe network's ``deploy.prototxt``
-            or ``.caffemodel``; a file of weights whose tensors are those of a known network; or a folder
-            that ``excite finetune`` has made.
+        name: a name of `excite.MODELS`; ``torchvision:NAME`` or ``timm:NAME``; ``hf:NAME`` or ``hf:FOLDER``, an image
+            classifier or a dual encoder of transformers; ``open_clip:NAME`` or ``open_clip:NAME/PRETRAINED``; a Caffe
+            network's ``deploy.prototxt`` or ``.caffemodel``; a file of weights whose tensors are those of a known
+            network; or a folder that ``excite finetune`` has made.
         weights: a file for that network (safetensors, a state dict, a .caffemodel) instead of the published weights;
             ``"random"`` for random ones.
-        labels: one for each output, instead of the published ones: a word, or its synonyms with its name first.
+        labels: one for each output, instead of the published ones: a word, or its synonyms with its name first. Of a
+            dual encoder, which knows any words, the default ones: what an image is compared with.
         preprocess: the preprocessing of an image, instead of the published one.
         size: the shorter side of the preprocessed image, instead of the one it was trained with.
         layer: the default layer.
@@ -87,8 +90,9 @@ def load(  # noqa: PLR0913 - all but the name may be left out
     words = None if labels is None else _as_labels(labels)
     file = None if weights is None else Path(weights)
     module, as_published = _network(card, file, None if words is None else len(words))
+    module = module if card.finish is None else card.finish(module)
     module = module if place is None else module.to(place)
-    prepare = preprocess or card.preprocess
+    prepare = preprocess or _own_preprocess(module) or card.preprocess
     sliding = card.fully_convolutional if fully_convolutional is None else fully_convolutional
     if sliding:
         module = slide(module, _trained_side(card.preprocess))
@@ -96,13 +100,13 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         if not isinstance(prepare, Preprocess):
             raise ModelError("A preparation of your own decides about the size itself: leave size out.")
         prepare = replace(prepare, shorter_side=size)
-    classifier = Classifier(
-        module=module,
+    classifier = _classifier(
+        module,
+        words or (card.labels() if as_published and card.finish is None else None),
+        card.multilabel if multilabel is None else multilabel,
         preprocess=prepare,
-        labels=words or (card.labels() if as_published else None),
         name=card.name,
         layer=layer or next(iter(card.layers), None),
-        multilabel=card.multilabel if multilabel is None else multilabel,
         layers=card.layers if layer is None else (layer,),
         extent=card.extent,
         trial=card.name.startswith(tuple(PACKAGES)) and size is None and not sliding,
@@ -116,6 +120,7 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
     *,
     labels: Words | None = None,
     preprocess: Callable[[Image.Image], Tensor] | object | None = None,
+    processor: object | None = None,
     layer: Layer | None = None,
     name: str | None = None,
     multilabel: bool | range = False,
@@ -132,6 +137,8 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
             timm says (``pretrained_cfg``), or that of most networks trained on ImageNet with torch (shorter side 224,
             the usual mean and deviation of each channel). A network that then fails is tried with sides that are
             multiples of 32, and with images squashed to the one size that it was made for.
+        processor: The processor of a network of transformers; a dual encoder (CLIP, SigLIP) needs one with a tokenizer,
+            and then knows any words.
         layer: The default layer: a module of the network, or its name.
         name: For display; by default the name of the module's class.
         multilabel: The outputs are independent, all or those of a range.
@@ -155,20 +162,50 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
         )
     if not isinstance(module, nn.Module):
         raise ModelError(f"The model is a {type(module).__name__}: pass a torch.nn.Module.")
+    module, preprocess = _with_processor(module, preprocess, processor)
     layers = () if layer is None else tuple(layer_names(module, [layer]))
     prepare = own_preprocess(module, preprocess, USUAL_PREPROCESS)
     side = _trained_side(prepare) if fully_convolutional is True else fully_convolutional
-    return Classifier(
-        module=slide(module, side) if side else module,
+    return _classifier(
+        slide(module, side) if side else module,
+        own_labels(module) if labels is None else _as_labels(labels),
+        multilabel,
         preprocess=prepare,
-        labels=own_labels(module) if labels is None else _as_labels(labels),
         name=type(module).__name__ if name is None else name,
         layer=layers[0] if layers else None,
-        multilabel=multilabel,
         layers=layers,
         verified=set() if verify else None,
         trial=not side,
     )
+
+
+def _classifier(module: nn.Module, labels: Labels | None, multilabel: bool | range, **more: Any) -> Classifier:  # noqa: FBT001 - as in `Classifier`
+    """The classifier of a network; that of a dual encoder has its open vocabulary."""
+    if not isinstance(module, DualEncoder):
+        return Classifier(module=module, labels=labels, multilabel=multilabel, **more)
+    module = module if labels is None else module.with_labels(labels)
+    independent = module.bias is not None or multilabel
+    return OpenClassifier(module=module, labels=module.vocabulary, multilabel=independent, **more)
+
+
+def _own_preprocess(module: nn.Module) -> Preprocess | None:
+    return module.preprocess if isinstance(module, DualEncoder) else None
+
+
+def _with_processor(module: nn.Module, preprocess: Any, processor: Any) -> tuple[nn.Module, Any]:
+    """The network, if it is one of transformers for images and texts as a dual encoder, and its preprocessing."""
+    images, tokenizer = getattr(processor, "image_processor", processor), getattr(processor, "tokenizer", None)
+    preprocess = images if preprocess is None else preprocess
+    if hasattr(module, "get_image_features") and hasattr(module, "get_text_features"):
+        if tokenizer is None:
+            raise ModelError(
+                f"{type(module).__name__} needs its tokenizer: wrap(..., processor=AutoProcessor.from_pretrained(N))."
+            )
+        from excite.models.hub import transformers_dual
+
+        preprocess = own_preprocess(module, preprocess, USUAL_PREPROCESS)
+        module = transformers_dual(module, preprocess, tokenizer)
+    return module, preprocess or _own_preprocess(module)
 
 
 def find_card(name: str) -> Card:
@@ -190,7 +227,7 @@ def find_card(name: str) -> Card:
         return _card_of_weights(path)
     near = get_close_matches(name, MODELS, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    known = ", ".join([*MODELS, "torchvision:NAME", "timm:NAME"])
+    known = ", ".join([*MODELS, *(f"{package}:NAME" for package in PACKAGES)])
     raise ModelError(f"There is no model {name!r}; the known ones are: {known}, or a file.{hint}")
 
 
@@ -260,7 +297,18 @@ def _trained_side(preprocess: object) -> int:
     raise ModelError("How large were the training images? Give wrap(..., fully_convolutional=SIDE).")
 
 
-PACKAGES: Mapping[str, Callable[[str], Card]] = {"torchvision": torchvision_card, "timm": timm_card}
+def _hub_card(package: str, name: str) -> Card:
+    from excite.models import hub  # which few need
+
+    return hub.hf_card(name) if package == "hf" else hub.open_clip_card(name)
+
+
+PACKAGES: Mapping[str, Callable[[str], Card]] = {
+    "torchvision": torchvision_card,
+    "timm": timm_card,
+    "hf": partial(_hub_card, "hf"),
+    "open_clip": partial(_hub_card, "open_clip"),
+}
 
 
 @dataclass(frozen=True)
@@ -392,5 +440,10 @@ def read_saved(folder: Path) -> Saved:
 
 def files_of(name: str | Path) -> list[Path]:
     """The files of a classifier: those in its folder, or the file itself; none for a name that is no path."""
+    package, _, inner = str(name).partition(":")
+    if package in PACKAGES:
+        return (
+            sorted(file for file in Path(inner).iterdir() if file.is_file()) if inner and Path(inner).is_dir() else []
+        )
     path = Path(name)
     return [file for file in (path, path / FACTS, path / WEIGHTS) if file.is_file()]

@@ -43,7 +43,7 @@ _kept: list[torch.library.Library] = []  # the operators are gone when their lib
 def torchvision_models() -> ModuleType:
     """The module ``torchvision.models``; a ModelError where it is missing or cannot be imported beside this torch."""
     try:
-        return _imported("torchvision", "torchvision.models")
+        return imported("torchvision", "torchvision.models")
     except ModelError as error:
         if "operator torchvision::" not in str(error):
             raise
@@ -58,7 +58,7 @@ def torchvision_models() -> ModuleType:
         ReplacedOperatorsWarning,
         stacklevel=3,
     )
-    return _imported("torchvision", "torchvision.models")
+    return imported("torchvision", "torchvision.models")
 
 
 @cache
@@ -66,12 +66,13 @@ def timm_models() -> ModuleType:
     """The package ``timm``, which itself needs torchvision; a ModelError as in `torchvision_models`."""
     if importlib.util.find_spec("timm") is not None:
         torchvision_models()
-    return _imported("timm", "timm")
+    return imported("timm", "timm")
 
 
-def _imported(package: str, module: str) -> ModuleType:
+def imported(package: str, module: str, extra: str = "") -> ModuleType:
+    """A module of a package; a ModelError where the package, which an extra installs, is missing or broken."""
     if importlib.util.find_spec(package) is None:
-        raise ModelError(f"{package} is not installed: pip install 'excite[{package}]'.")
+        raise ModelError(f"{package} is not installed: pip install 'excite[{extra or package}]'.")
     try:
         return importlib.import_module(module)
     except (RuntimeError, ImportError, OSError) as error:
@@ -82,7 +83,7 @@ def _imported(package: str, module: str) -> ModuleType:
 def torchvision_card(name: str) -> Card:
     """A classifier of torchvision, with its published weights, preprocessing and labels."""
     models = torchvision_models()
-    _check_name("torchvision", name, models.list_models(module=models))
+    check_name("torchvision", name, models.list_models(module=models))
     published = models.get_model_weights(name).DEFAULT
     prepare = published.transforms()
     # The second heads are for training. The published weights expect other units than torchvision's own preprocessing
@@ -91,12 +92,12 @@ def torchvision_card(name: str) -> Card:
     return Card(
         name=f"torchvision:{name}",
         build=lambda classes: models.get_model(name, weights=None, **extra, **_number(classes)),
-        preprocess=_preprocess(prepare.crop_size[0], prepare.mean, prepare.std, prepare.interpolation.value),
+        preprocess=plain_preprocess(prepare.crop_size[0], prepare.mean, prepare.std, prepare.interpolation.value),
         labels=imagenet_labels,
         layers=(),
         description=f"{name} of torchvision",
         source=f"torchvision, {published.url}",
-        pretrained=_fetched(lambda: models.get_model(name, weights=published), published.url),
+        pretrained=fetched(lambda: models.get_model(name, weights=published), published.url),
         ignored=WITH_SECOND_HEADS.get(name, ()),
     )
 
@@ -105,7 +106,7 @@ def timm_card(name: str) -> Card:
     """A classifier of timm, with its published weights, preprocessing and labels."""
     timm = timm_models()
     if not name.startswith(HUB):
-        _check_name("timm", name.partition(".")[0], timm.list_models())
+        check_name("timm", name.partition(".")[0], timm.list_models())
     facts = _timm_facts(timm, name)
     multiple = next((multiple for family, multiple in MULTIPLES.items() if name.startswith(family)), 1)
     options, step = _any_size(timm, name, facts)
@@ -118,7 +119,7 @@ def timm_card(name: str) -> Card:
         layers=(),
         description=f"{name} of timm",
         source=f"timm, {facts.get('hf_hub_id') or facts.get('url') or 'no weights published'}",
-        pretrained=_fetched(
+        pretrained=fetched(
             lambda: timm.create_model(name, pretrained=True, **options), f"the weights of timm's {name}", hub=True
         ),
     )
@@ -174,7 +175,8 @@ def caffe_card(path: Path) -> Card:
     )
 
 
-def _check_name(package: str, name: str, known: Sequence[str]) -> None:
+def check_name(package: str, name: str, known: Sequence[str]) -> None:
+    """A ModelError where a package has no network of that name."""
     if name not in known:
         near = get_close_matches(name, known, n=3)
         hint = f" Did you mean {', '.join(f'{package}:{one}' for one in near)}?" if near else ""
@@ -185,7 +187,7 @@ def _number(classes: int | None) -> dict[str, int]:
     return {} if classes is None else {"num_classes": classes}
 
 
-def _preprocess(side: int, mean: Sequence[float], std: Sequence[float], interpolation: str) -> Preprocess:
+def plain_preprocess(side: int, mean: Sequence[float], std: Sequence[float], interpolation: str) -> Preprocess:
     """The published preprocessing without its crop: the map covers the whole image."""
     means, scales = tuple(255 * value for value in mean), tuple(1 / (255 * value) for value in std)
     usual: Literal["bicubic", "bilinear"] = "bicubic" if interpolation == "bicubic" else "bilinear"
@@ -200,7 +202,7 @@ def _timm_preprocess(facts: Any, step: int = 0) -> Preprocess:
     side, mean, std, interpolation, fixed = (
         setting(facts, name) for name in ("input_size", "mean", "std", "interpolation", "fixed_input_size")
     )
-    usual = _preprocess(side[-1], mean, std, str(interpolation))
+    usual = plain_preprocess(side[-1], mean, std, str(interpolation))
     if not fixed:
         return usual
     facts = {**vars(usual), "square": True}
@@ -217,7 +219,7 @@ def own_preprocess(module: nn.Module, given: Any, usual: Preprocess) -> Any:
         384
     """
     if setting(given, "image_mean") is not None or setting(given, "rescale_factor") is not None:
-        return _processor_preprocess(given, module)
+        return processor_preprocess(given, demanded_sides(module)[:1])
     if given is not None:
         return given
     card = getattr(module, "pretrained_cfg", None) or getattr(module, "default_cfg", None)
@@ -234,8 +236,11 @@ def own_preprocess(module: nn.Module, given: Any, usual: Preprocess) -> Any:
     return replace(usual, shorter_side=next(iter(demanded_sides(module)), usual.shorter_side))
 
 
-def _processor_preprocess(processor: Any, module: nn.Module) -> Preprocess:
-    """What an image processor of transformers does, without its crop: resize, rescale, normalise."""
+def processor_preprocess(processor: Any, usual: Sequence[int]) -> Preprocess:
+    """What an image processor of transformers does, without its crop: resize, rescale, normalise.
+
+    ``usual`` is the side of images where it does not say one.
+    """
 
     def use(switch: str, name: str, otherwise: Any) -> Any:
         value = setting(processor, name)
@@ -245,7 +250,7 @@ def _processor_preprocess(processor: Any, module: nn.Module) -> Preprocess:
     mean, std = use("do_normalize", "image_mean", (0.0,) * 3), use("do_normalize", "image_std", (1.0,) * 3)
     size = use("do_center_crop", "crop_size", None) or use("do_resize", "size", None) or {}
     sides = {size} if isinstance(size, int) else {setting(size, name) for name in ("height", "width", "shortest_edge")}
-    known = sorted((sides - {None}) or {*demanded_sides(module)[:1]})
+    known = sorted((sides - {None}) or {*usual})
     if len(known) != 1:
         raise ModelError(
             f"The image processor gives images of {size or 'their own size'}: give a function to a tensor."
@@ -260,17 +265,25 @@ def _processor_preprocess(processor: Any, module: nn.Module) -> Preprocess:
 
 def own_labels(module: nn.Module) -> Labels | None:
     """The labels of a network of transformers, unless they are only numbered."""
-    words = setting(getattr(module, "config", None), "id2label") or {}
+    return config_labels(getattr(module, "config", None))
+
+
+def config_labels(config: object) -> Labels | None:
+    """The labels in a configuration of transformers, with words for kinds where they are those of ImageNet."""
+    words = setting(config, "id2label") or {}
     names = [str(name) for _, name in sorted(words.items(), key=lambda item: int(item[0]))]
     numbered = all(name == f"LABEL_{k}" for k, name in enumerate(names))
-    return None if numbered else Labels([name.split(", ") for name in names])
+    if numbered:
+        return None
+    labels = Labels([name.split(", ") for name in names])
+    return imagenet_labels() if len(labels) == IMAGENET and labels.begin_with(imagenet_labels()) else labels
 
 
 def _timm_facts(timm: ModuleType, name: str) -> dict[str, Any]:
     """The settings in timm of the published weights."""
     if name.startswith(HUB):
         make = partial(timm.create_model, name, pretrained=False)
-        return dict(_fetched(make, f"the settings of timm's {name}", hub=True)().pretrained_cfg)
+        return dict(fetched(make, f"the settings of timm's {name}", hub=True)().pretrained_cfg)
     try:
         return dict(timm.get_pretrained_cfg(name).to_dict())
     except RuntimeError as error:
@@ -289,7 +302,10 @@ def _timm_labels(timm: ModuleType, facts: dict[str, Any]) -> Labels | None:
     return Labels([words.split(", ") for words in timm.data.ImageNetInfo(subset).label_descriptions()])
 
 
-def _fetched(make: Callable[[], Any], what: str, *, hub: bool = False) -> Callable[[], Any]:
+GIVE_FILE = "Give a file: --weights FILE."
+
+
+def fetched(make: Callable[[], Any], what: str, *, hub: bool = False, remedy: str = GIVE_FILE) -> Callable[[], Any]:
     """Weights through the package's own cache; an error with the remedy where they cannot be fetched."""
 
     def pretrained() -> Any:
@@ -298,8 +314,12 @@ def _fetched(make: Callable[[], Any], what: str, *, hub: bool = False) -> Callab
                 with redirect_stdout(sys.stderr):  # torch reports downloads on stdout, which is for JSON
                     return make()
             except (OSError, RuntimeError, ValueError) as error:  # URLError is an OSError
-                reason = f"there is no way to {host}, is this machine online?" if host else f"{first_line(error)}."
-                raise ModelError(f"Cannot fetch {what}: {reason} Give a file: --weights FILE.") from error
+                reason = (
+                    f"there is no way to {host}, is this machine online?"
+                    if host
+                    else f"{first_line(error).rstrip('.')}."
+                )
+                raise ModelError(f"Cannot fetch {what}: {reason} {remedy}") from error
 
     return pretrained
 

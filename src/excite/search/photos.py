@@ -21,6 +21,7 @@ from excite.io.files import Lock
 from excite.jobs import Executor, Job
 from excite.jobs.loop import no_progress
 from excite.models.classifier import identity
+from excite.models.dual_encoder import OpenClassifier
 from excite.readouts.notebook import jpeg
 from excite.search.index import IndexFile, Photo, encode
 from excite.search.query import Answer, Question, ask, read_question
@@ -29,15 +30,18 @@ from excite.vocabulary import Labels
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
     from PIL import Image
 
     from excite.jobs.loop import Progress
     from excite.models import Classifier
+    from excite.vocabulary import Concept
 
 NAME = ".excite-index.sqlite"
 BATCH = 16  # photos of one task
 SIDE, QUALITY = 240, 75  # of a thumbnail
 MOST = 20
+STRETCH = 8.0  # times an embedding's entries, -1 to 1, are kept as log-odds, to 4e-5
 
 
 @dataclass
@@ -53,6 +57,8 @@ class Changes:
 
 class PhotoIndex:
     """The photos of a folder with the probabilities of all outputs of a classifier, kept in a file.
+
+    For a classifier of any words their embeddings are kept instead.
 
     Args:
         folder: where the photos are, at any depth.
@@ -152,6 +158,16 @@ class PhotoIndex:
             PosixPath('holiday/2024/beach.jpg')
         """
         return ask(self, self.read(words, hints=hints), most=most, at_least=at_least, progress=progress)
+
+    def chances(self, concepts: Sequence[Concept]) -> list[NDArray[np.float32]]:
+        """For each concept the probability that the photo of a number shows it; NaN where there is none."""
+        outputs = range(self.file.outputs)
+        if isinstance(self.classifier, OpenClassifier):
+            kept = np.stack(self.file.chances([((unit,), np.array([True])) for unit in outputs]), axis=1)
+            embeddings = torch.from_numpy(kept).logit() / STRETCH
+            return list(self.classifier.chances(embeddings, concepts).numpy())
+        independent = self.classifier.independent(len(outputs)).numpy()
+        return self.file.chances([(concept.units, independent[list(concept.units)]) for concept in concepts])
 
     def path(self, number: int) -> Path:
         """The photo of a number."""
@@ -257,7 +273,7 @@ class IndexWork:
             if photo["error"] is None:
                 shapes[photo["input"].shape].append(photo)
         for group in shapes.values():
-            codes = encode(self._probabilities(torch.stack([photo["input"] for photo in group])))
+            codes = encode(self._stored(torch.stack([photo["input"] for photo in group])))
             for photo, row in zip(group, codes, strict=True):
                 photo["codes"] = row.tobytes()
         return {"photos": [{name: value for name, value in photo.items() if name != "input"} for photo in photos]}
@@ -275,10 +291,14 @@ class IndexWork:
     def _thumbnail(self, picture: Image.Image) -> bytes | None:
         return jpeg(small(picture, SIDE), QUALITY) if self.thumbnails else None
 
-    def _probabilities(self, batch: torch.Tensor) -> np.ndarray[Any, Any]:
+    def _stored(self, batch: torch.Tensor) -> np.ndarray[Any, Any]:
+        """What the index keeps of some photos: probabilities, or embeddings where any words may be asked for."""
         try:
             with torch.inference_mode():
-                found = self.classifier.probabilities(self.classifier.module(batch))
+                if isinstance(self.classifier, OpenClassifier):
+                    found = (STRETCH * self.classifier.network.embed(batch)).sigmoid()
+                else:
+                    found = self.classifier.probabilities(self.classifier.module(batch))
         except RuntimeError as error:
             size, reason = " x ".join(map(str, batch.shape[1:])), str(error).partition("\n")[0]
             raise ModelError(f"{self.classifier.name} fails on photos preprocessed to {size}: {reason}") from error

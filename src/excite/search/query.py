@@ -172,9 +172,7 @@ def ask(index: PhotoIndex, question: Question, *, most: int, at_least: float, pr
     numbers, concepts = index.file.numbers(), (*question.concepts, *question.without)
     if not len(numbers):
         raise DataError(f"the index {str(index.file.path)!r} has no photos: bring it up to date first")
-    independent = index.classifier.independent(index.file.outputs).numpy()
-    found = index.file.chances([(concept.units, independent[list(concept.units)]) for concept in concepts])
-    every = np.stack([each[numbers] for each in found])
+    every = np.stack([each[numbers] for each in index.chances(concepts)])
     if np.isnan(every).any():
         raise index.file.damaged("photos without probabilities")
     wanted = len(question.concepts)

@@ -85,6 +85,9 @@ class Labels:
         ConceptError: there are no labels, or one is blank, or a unit does not exist.
     """
 
+    is_open = False  # whether every phrase is a concept, see `excite.vocabulary.open`
+    generation = 0  # of an open vocabulary: how many phrases were given a unit
+
     def __init__(
         self,
         entries: Sequence[str | Sequence[str]],
@@ -151,6 +154,10 @@ class Labels:
     def kinds(self) -> tuple[str, ...]:
         """The words of ``groups``, in small letters."""
         return tuple(self._groups)
+
+    def written(self, concepts: Sequence[Concept]) -> int:  # noqa: ARG002 - those of an open vocabulary decide
+        """The last generation in which one of these concepts was given its unit: 0, all are there from the start."""
+        return 0
 
     def begin_with(self, others: Self) -> bool:
         """Whether the first units have the same words as those others."""
@@ -297,7 +304,7 @@ class Labels:
         return self._concept(words[0], known[words[0]])
 
     def _concept(self, word: str, units: Sequence[int]) -> Concept:
-        return Concept(self._entries[units[0]][0] if len(units) == 1 else word, tuple(units))
+        return Concept(self.name(units[0]) if len(units) == 1 else word, tuple(units))
 
     def _indices(self, units: Iterable[SupportsIndex]) -> list[int]:
         """The units as numbers, all of them existing ones."""
@@ -307,10 +314,14 @@ class Labels:
                 index = operator.index(unit)
             except TypeError as error:
                 raise ConceptError(f"{unit!r} is no concept: give a word, an index or a Concept.") from error
-            if not 0 <= index < len(self._entries):
-                raise ConceptError(f"There is no output unit {index}: the units are 0 to {len(self) - 1}.")
+            if not 0 <= index < self._outputs:
+                raise ConceptError(f"There is no output unit {index}: the units are 0 to {self._outputs - 1}.")
             indices.append(index)
         return indices
+
+    @property
+    def _outputs(self) -> int:
+        return len(self._entries)
 
     def _folded_groups(self, groups: Groups) -> Table:
         return {fold(word): Concept(word, tuple(self._indices(units))).units for word, units in groups.items()}

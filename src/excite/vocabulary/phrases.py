@@ -117,7 +117,8 @@ Piece = Word | PlaceWord | ColourWord | tuple[str, bool]  # an unknown word, and
 def read_phrase(text: str, labels: Labels) -> Reading:
     """The words of an English phrase of at most 10000 letters, by the labels of a classifier.
 
-    Tokens that are known together are one word ("traffic light"). A blank phrase has no words.
+    Tokens that are known together are one word ("traffic light"). A blank phrase has no words. In an open vocabulary
+    the phrase as a whole is the one word; its words of position are read beside it: an embedding says little of sides.
 
     Raises:
         ConceptError: The phrase is too long.
@@ -135,6 +136,8 @@ def read_phrase(text: str, labels: Labels) -> Reading:
     if len(text) > LONGEST:
         raise ConceptError(f"The phrase has {len(text)} letters: write at most {LONGEST}.")
     tokens = tokens_of(text)
+    if labels.is_open:
+        return _as_one(text, tokens, labels)
     pieces: list[Piece] = []
     at = 0
     while at < len(tokens):
@@ -152,6 +155,15 @@ def read_phrase(text: str, labels: Labels) -> Reading:
         colours=tuple(piece for piece in pieces if isinstance(piece, ColourWord)),
         head=_head(text, tokens, words),
     )
+
+
+def _as_one(text: str, tokens: list[Token], labels: Labels) -> Reading:
+    """The whole phrase as one word."""
+    if not text.strip():
+        return Reading(text)
+    word = Word(text, labels.find(text), 0, len(text))
+    places = tuple(place for at in range(len(tokens)) if (place := _place(text, tokens, at)) is not None)
+    return Reading(text, (word,), places=places, head=word)
 
 
 def _together(text: str, tokens: list[Token], labels: Labels) -> tuple[Word, int] | None:
@@ -175,13 +187,10 @@ def _touching(text: str, tokens: list[Token]) -> int:
 
 def _alone(text: str, tokens: list[Token], at: int, labels: Labels) -> list[Piece]:
     """A single token; a colour may also be a word of the classifier."""
-    token, beside = tokens[at], tokens[at : at + 4]
-    after = [one.key for one in beside[1 : _touching(text, beside)]]
-    before = [one.key for one in tokens[max(at - 2, 0) : at]]
-    if _is_place(token.key, before, after):
-        thing = next((key for key in after[1:] if key not in ARTICLES), "")
-        related = bool(after) and after[0] in RELATING and thing not in VIEWERS
-        return [PlaceWord(token.text, token.start, token.end, PLACES[token.key], related)]
+    token = tokens[at]
+    before, after = _context(text, tokens, at)
+    if (place := _place(text, tokens, at)) is not None:
+        return [place]
     if token.is_stop or _says_nothing(token.key, before, after):
         return [(token.text, True)]
     found: list[Piece] = []
@@ -192,6 +201,24 @@ def _alone(text: str, tokens: list[Token], at: int, labels: Labels) -> list[Piec
     if concept is not None:
         found.append(Word(token.text, concept, token.start, token.end))
     return found or [(token.text, False)]
+
+
+def _context(text: str, tokens: list[Token], at: int) -> tuple[list[str], list[str]]:
+    """The keys of the two tokens before one, and of those right after it."""
+    beside = tokens[at : at + 4]
+    after = [one.key for one in beside[1 : _touching(text, beside)]]
+    return [one.key for one in tokens[max(at - 2, 0) : at]], after
+
+
+def _place(text: str, tokens: list[Token], at: int) -> PlaceWord | None:
+    """A token as a word for a place."""
+    token = tokens[at]
+    before, after = _context(text, tokens, at)
+    if not _is_place(token.key, before, after):
+        return None
+    thing = next((key for key in after[1:] if key not in ARTICLES), "")
+    related = bool(after) and after[0] in RELATING and thing not in VIEWERS
+    return PlaceWord(token.text, token.start, token.end, PLACES[token.key], related)
 
 
 def _is_place(key: str, before: list[str], after: list[str]) -> bool:
