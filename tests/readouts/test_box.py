@@ -51,7 +51,7 @@ class TestObjectBoxes:
         assert area(box) - area(true) <= max(area(first) - area(true), 0.35 * area(true))
         assert part[0] <= first[0] < first[2] <= part[2] <= 300
         assert part[1] <= first[1] < first[3] <= part[3] <= 200
-        if 0 < part[0] and part[2] < 300 and 0 < part[1] and part[3] < 200:
+        if part[0] > 0 and part[2] < 300 and part[1] > 0 and part[3] < 200:
             assert (part[2] - part[0]) / (part[3] - part[1]) == pytest.approx(1.25, abs=0.85)  # no strips
 
     def test_two_regions_that_are_one_object_count_once(self):
