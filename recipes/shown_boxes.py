@@ -4,9 +4,8 @@ python recipes/shown_boxes.py [--data ../shared/data/VOCdevkit] [--model everyda
 
 The sample: an image with exactly one object (one box, difficult ones counted) of a class that the classifier knows; of
 an image with several such classes, the first in the order of its annotations. Does the point of the map lie in the
-object's box, does the shown box overlap it by at least a half? Beside it the box of the first look, before its
-surroundings were looked at again, and the paper's (above the mean of the map). Images are numbered from 1 in the order
-of the split; what was tuned (docs/boxes.md) was tuned on val images 201 to 500.
+object's box, does the shown box overlap it by at least a half? Beside it the paper's (above the mean of the map).
+Images are numbered from 1 in the order of the split; what was tuned (docs/boxes.md) was tuned on val images 201 to 500.
 """
 
 import argparse
@@ -26,10 +25,9 @@ from excite.errors import ConceptError
 from excite.metrics.boxes import box_iou
 from excite.metrics.statistics import Share
 from excite.models import Classifier
-from excite.readouts.box import region_boxes
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "VOCdevkit"
-COLUMNS = ("point", "shown", "first look", "paper")
+COLUMNS = ("point", "shown", "paper")
 
 
 def pairs(classifier: Classifier, dataset: Dataset, first: int, last: int) -> Iterator[tuple[Sample, Target, Any]]:
@@ -59,8 +57,7 @@ def measured(classifier: Classifier, sample: Sample, target: Target, concept: An
     """What is right for one object."""
     (found,) = attend(classifier, sample.path, [concept])
     (x0, y0, x1, y1), point = target.boxes[0], found.point()
-    first = region_boxes(found.objects(None), found.image_size) if callable(found.objects) else []  # type: ignore[arg-type]
-    boxes = {"shown": found.box(), "first look": first[0] if first else None, "paper": found.box(alpha=1.0)}
+    boxes = {"shown": found.box(), "paper": found.box(alpha=1.0)}
     overlap = {name: float(box_iou([box], target.boxes)[0, 0]) if box else 0.0 for name, box in boxes.items()}
     if drawn:
         picture = found.overlay(style="contours", point=True, box=True)

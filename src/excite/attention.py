@@ -14,7 +14,7 @@ from PIL import Image
 
 from excite.errors import ExciteError
 from excite.io.files import PICTURE_KINDS, save_json, save_npy, save_picture, to_numpy
-from excite.readouts.box import DEFAULT_ALPHA, Box, maximum_point, object_boxes, scaled_box, threshold_box
+from excite.readouts.box import DEFAULT_ALPHA, Box, maximum_point, region_boxes, scaled_box, threshold_box
 from excite.readouts.figure import Cell, figure, percent
 from excite.readouts.notebook import map_html
 from excite.readouts.overlay import Mode, Style, checked_map, checked_size, overlay, upsample
@@ -37,8 +37,7 @@ class AttentionMap:
         image: the image itself, so that the map can draw itself.
         units: the output units behind the concept.
         objects: the boxes of the concept's objects, the main one first, or a function that makes the map of their
-            extent in the image (its argument is None) or in a part of it (a box) when a box is first asked for; None:
-            the map has no box but that around its own strong evidence.
+            extent when a box is first asked for; None: the map has no box but that around its own strong evidence.
 
     Example:
         >>> values = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
@@ -60,7 +59,7 @@ class AttentionMap:
     probability: float | None = None
     image: Image.Image | None = None
     units: tuple[int, ...] = ()
-    objects: Callable[[Box | None], torch.Tensor | None] | Sequence[Box] | None = None
+    objects: Callable[[], torch.Tensor] | Sequence[Box] | None = None
 
     def __post_init__(self) -> None:
         checked_map(self.values)
@@ -142,7 +141,7 @@ class AttentionMap:
             return [] if box is None else [box]
         if not callable(self.objects):
             return list(self.objects)
-        boxes = object_boxes(self.objects, self.image_size)
+        boxes = region_boxes(self.objects(), self.image_size)
         object.__setattr__(self, "objects", tuple(boxes))
         return boxes
 

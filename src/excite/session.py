@@ -214,8 +214,7 @@ class Session:
             method: one of the session's.
             concepts: for each image.
             images: as they were before preprocessing.
-            again: opens the session of an image for a method and some scales, for the boxes of maps, and keeps it;
-                None: a new one, which is not kept.
+            again: opens the session of an image for a method and some scales, for the boxes of maps; None: a new one.
         """
         wanted = [
             [self.labels.find(cue) for cue in (self.findings(k) if cues is None else cues)]
@@ -229,8 +228,8 @@ class Session:
         maps = self.maps(method, [[self.start(k, one, rivals) for k, one in enumerate(each)] for each in signals])
         for layer in maps:
             maps[layer] = maps[layer].detach().float().cpu()  # once, not for each map
-        opening = partial(_new_session, self.classifier, rivals)
-        about = [Extents(opening, image, each, rivals, again) for image, each in zip(images, wanted, strict=True)]
+        opening = partial(_new_session, self.classifier, rivals) if again is None else again
+        about = [Extents(opening, image, each, rivals) for image, each in zip(images, wanted, strict=True)]
         for number, each in enumerate(signals):
             for k, concept in enumerate(each):
                 for layer, values in maps.items() if concept is not None else ():
@@ -288,21 +287,16 @@ class Session:
             probability=self.classifier.chance(self.probabilities[k], concept.units),
             image=about.image,
             units=concept.units,
-            objects=about.objects(method, values, layer, concept),
+            objects=about.objects(method, values, concept),
         )
 
 
 @contextmanager
 def _new_session(
-    classifier: Classifier,
-    against: Sequence[Cue],
-    image: Image.Image,
-    method: Method,
-    scales: Sequence[float],
-    layer: Layers | None = None,
+    classifier: Classifier, against: Sequence[Cue], image: Image.Image, method: Method, scales: Sequence[float]
 ) -> Iterator[Session]:
     inputs = {scale: classifier.prepared(image, scale)[None] for scale in scales}
-    yield Session(classifier, inputs, [method], layer=layer, against=against)
+    yield Session(classifier, inputs, [method], against=against)
 
 
 def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) -> list[str]:
@@ -388,14 +382,9 @@ class SessionCache:
         return maps
 
     def _again(
-        self,
-        against: Sequence[Cue],
-        image: Image.Image,
-        method: Method,
-        scales: Sequence[float],
-        layer: Layers | None = None,
+        self, against: Sequence[Cue], image: Image.Image, method: Method, scales: Sequence[float]
     ) -> AbstractContextManager[Session]:
-        return self._session(image, method, layer, against, scales)
+        return self._session(image, method, None, against, scales)
 
     def findings(self, image: ImageSource, most: int = 5, *, method: str = METHOD) -> list[tuple[str, float]]:
         """The most probable classes of an image with their probabilities; a word of several units is listed once.

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import ExciteError
-from excite.readouts.box import component_boxes, maximum_point, object_boxes, region_boxes, threshold_box
+from excite.readouts.box import component_boxes, maximum_point, threshold_box
 from excite.readouts.overlay import upsample
 
 MODES = ["bicubic", "bilinear", "nearest"]
@@ -23,53 +23,6 @@ def spot(height, width, y, x, value=1.0):
 def patch(top, left, bottom, right, value=1.0):
     """A map of 10 x 10 with one bright patch."""
     return spot(10, 10, slice(top, bottom), slice(left, right), value)
-
-
-class TestObjectBoxes:
-    """An object is looked at once more, in its surroundings; the network is one that averages over cells."""
-
-    @staticmethod
-    def seen(scene, parts=None, grid=(6, 8)):
-        def extent(part):
-            if parts is not None and part is not None:
-                parts.append(part)
-            x0, y0, x1, y1 = part or (0, 0, scene.shape[1], scene.shape[0])
-            return torch.nn.functional.adaptive_avg_pool2d(scene[None, y0:y1, x0:x1], grid)[0]
-
-        return extent
-
-    @settings(deadline=None, max_examples=50)
-    @given(st.integers(0, 240), st.integers(0, 170), st.integers(9, 80), st.integers(9, 80))
-    def test_closer_to_the_object_the_smaller_it_is(self, left, top, width, height):
-        scene, parts = torch.zeros(200, 300), []
-        scene[top : top + height, left : left + width] = 1
-        height, width = min(height, 200 - top), min(width, 300 - left)
-        size = (300, 200)
-        (first, *_), boxes = region_boxes(self.seen(scene)(None), size), object_boxes(self.seen(scene, parts), size)
-        (box,), (part,) = boxes, parts
-        true = (left, top, left + width, top + height)
-        assert area(box) - area(true) <= max(area(first) - area(true), 0.35 * area(true))
-        assert part[0] <= first[0] < first[2] <= part[2] <= 300
-        assert part[1] <= first[1] < first[3] <= part[3] <= 200
-        if part[0] > 0 and part[2] < 300 and part[1] > 0 and part[3] < 200:
-            assert (part[2] - part[0]) / (part[3] - part[1]) == pytest.approx(1.25, abs=0.85)  # no strips
-
-    def test_two_regions_that_are_one_object_count_once(self):
-        scene, two = torch.zeros(100, 100), patch(3, 1, 4, 9) + patch(6, 1, 7, 9)
-        scene[30:70, 10:90] = 1
-        assert len(object_boxes(lambda part: two if part is None else None, (100, 100))) == 2
-        assert len(object_boxes(lambda part: two if part is None else self.seen(scene)(part), (100, 100))) == 1
-
-    def test_what_is_lost_from_close_keeps_its_first_box(self):
-        one = patch(2, 2, 6, 6)
-        first = region_boxes(one, (50, 50))
-        for closer in (None, torch.zeros(7, 7)):
-            assert object_boxes(lambda part, closer=closer: one if part is None else closer, (50, 50)) == first
-        assert object_boxes(lambda _: torch.zeros(7, 7), (50, 50)) == []
-
-
-def area(box):
-    return (box[2] - box[0]) * (box[3] - box[1])
 
 
 class TestPoint:

@@ -21,17 +21,15 @@ from excite.methods.excitation import LARGER
 from excite.propagation.excitation_pass import Units, signals_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from PIL import Image
 
     from excite.propagation import ExcitationPass
 
-    Box = tuple[int, int, int, int]
     Concept = Any  # of a vocabulary
-    Objects = Callable[[Box | None], Tensor | None]  # the map of the image or, seen closer, of a part
-    Opening = Callable[..., AbstractContextManager[Any]]  # of a session, for an image, a method, scales and a layer
+    Opening = Callable[[Image.Image, Method, Sequence[float]], AbstractContextManager[Any]]  # of a session
 
 JOINT = "+"  # between layers: probabilities are read at all but the last, activations compared at the last
 SHARPER = 2  # the winners' own activation is the mean with these powers of the map as weights: its strongest positions
@@ -124,64 +122,34 @@ class Extents:
     Attributes:
         image: as it was before preprocessing.
         rivals: the concepts to contrast with.
-
-    Args:
-        opening: opens the session of a part of the image for a method and some scales.
-        kept: the same for the image as a whole, where sessions are kept; None: ``opening``.
     """
 
     def __init__(
-        self,
-        opening: Opening,
-        image: Image.Image,
-        concepts: Sequence[Concept],
-        rivals: Sequence[Concept],
-        kept: Opening | None = None,
+        self, opening: Opening, image: Image.Image, concepts: Sequence[Concept], rivals: Sequence[Concept]
     ) -> None:
         self.image, self.rivals = image, rivals
-        self._opening, self._kept, self._concepts = opening, kept or opening, concepts
+        self._opening, self._concepts = opening, concepts
         self._lock, self._maps = threading.Lock(), dict[int, Tensor]()
 
-    def objects(self, method: Method, values: Tensor, layer: str, concept: Concept) -> Objects | None:
+    def objects(self, method: Method, values: Tensor, concept: Concept) -> Callable[[], Tensor] | None:
         """How to make the map whose regions are the objects of a map by a method; None for methods of another kind."""
-        if method is EXTENT:
-            return lambda box: values if box is None else None
-        number, made = self._concepts.index(concept), method is C_EXTENT
-        if made or (method.forward == "excitation" and method.place == "layer"):
-            return partial(self._look, number, (values, layer) if made else None)
-        return None
-
-    def _look(self, number: int, made: tuple[Tensor, str] | None, box: Box | None) -> Tensor:
-        """The map of one of the concepts, which may have been made at a layer before, or of a part of the image."""
-        if box is None:
-            return self.of(number) if made is None else made[0]
-        part = self.image.crop(box)  # it fills the input of the network
-        return self._made(self._opening, part, [self._concepts[number]], None if made is None else made[1])[0]
+        if method.place == "joint":
+            return lambda: values
+        winners = method.forward == "excitation" and method.place == "layer"
+        return partial(self.of, self._concepts.index(concept)) if winners else None
 
     def of(self, number: int) -> Tensor:
         """The map [h, w] of one of the concepts."""
         with self._lock:
             if not self._maps:
-                self._maps.update(enumerate(self._made(self._kept, self.image, self._concepts)))
+                try:
+                    self._maps.update(self._made(SCALES))
+                except ModelError:  # of the larger image
+                    self._maps.update(self._made((1.0,)))
             return self._maps[number]
 
-    def _made(
-        self, opening: Opening, image: Image.Image, concepts: Sequence[Concept], layer: str | None = None
-    ) -> Tensor:
-        try:
-            return self._at_scales(SCALES, opening, image, concepts, layer)
-        except ModelError:  # of the larger image
-            return self._at_scales(SCALES[:1], opening, image, concepts, layer)
-
-    def _at_scales(
-        self,
-        scales: Sequence[float],
-        opening: Opening,
-        image: Image.Image,
-        concepts: Sequence[Concept],
-        layer: str | None,
-    ) -> Tensor:
-        with opening(image, C_EXTENT, scales, layer) as session:
-            (maps,) = session.maps(C_EXTENT, [[session.start(0, each, self.rivals)] for each in concepts]).values()
-        found: Tensor = maps[:, 0].detach().float().clamp(min=0)
-        return found
+    def _made(self, scales: Sequence[float]) -> Iterator[tuple[int, Tensor]]:
+        with self._opening(self.image, C_EXTENT, scales) as session:
+            units = [[session.start(0, concept, self.rivals)] for concept in self._concepts]
+            (maps,) = session.maps(C_EXTENT, units).values()
+        return enumerate(maps[:, 0].detach().float().clamp(min=0))

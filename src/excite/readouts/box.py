@@ -13,7 +13,7 @@ from excite.io.files import to_numpy
 from excite.readouts.overlay import Mode, checked_map, upsample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 Box = tuple[int, int, int, int]  # half-open, x0, y0, x1, y1
 LEVEL = 0.8  # times the mean of a map of extent: what is above belongs to an object
 APART = 0.5  # of the evidence in the main region: what another region must have to be an object of its own
-AROUND = 0.15  # of its width and height: what is seen of the surroundings of an object, on each side
-WIDEST = 2  # times as wide as high, or as high as wide, are surroundings at most: a strip is costly at a larger scale
 DEFAULT_ALPHA = 1.0  # times the map's mean: evidence is strong above (the paper's alpha, there chosen per method)
 
 
@@ -90,54 +88,6 @@ def region_boxes(values: Tensor, size: tuple[int, int], level: float = LEVEL, ap
     alone = [torch.where(torch.from_numpy(labels == k + 1).to(plane.device), plane, 0) for k in order]
     boxes = [strong_box(upsample(region, size)) for region in alone]
     return [box for box in boxes if box is not None]
-
-
-def object_boxes(extent: Callable[[Box | None], Tensor | None], size: tuple[int, int]) -> list[Box]:
-    """A box around each object, that with the most evidence first: a region of the image's map, seen closer.
-
-    A map is coarse, so the box of a region is too large where the object is small. Its surroundings are looked at
-    once more, as an image of their own, and the main region there is the object; two that turn out to be the same
-    (the middle of one lies in the other) count once.
-
-    Args:
-        extent: the map of extent of a part of the image, or of all of it (None). Where it gives None for a part, or a
-            map without evidence, the first box stays.
-        size: of the image, ``(width, height)``.
-
-    Example:
-        >>> pixels = torch.zeros(60, 60)
-        >>> pixels[30:40, 20:40] = 1
-        >>> def coarse(box):
-        ...     x0, y0, x1, y1 = box or (0, 0, 60, 60)
-        ...     return torch.nn.functional.adaptive_avg_pool2d(pixels[None, y0:y1, x0:x1], 6)[0]
-        >>> object_boxes(coarse, (60, 60)), region_boxes(coarse(None), (60, 60))
-        ([(16, 28, 44, 42)], [(16, 26, 44, 44)])
-    """
-    whole = extent(None)
-    boxes: list[Box] = []
-    for first in [] if whole is None else region_boxes(whole, size):
-        left, top, right, bottom = part = _surroundings(first, size)
-        closer = extent(part)
-        found = [] if closer is None else region_boxes(closer, (right - left, bottom - top))[:1]
-        box = next(((x0 + left, y0 + top, x1 + left, y1 + top) for x0, y0, x1, y1 in found), first)
-        if not any(_in_the_middle(box, other) for other in boxes):
-            boxes.append(box)
-    return boxes
-
-
-def _in_the_middle(box: Box, other: Box) -> bool:
-    """Whether the middle of a box lies in another."""
-    x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
-    return other[0] <= x < other[2] and other[1] <= y < other[3]
-
-
-def _surroundings(box: Box, size: tuple[int, int]) -> Box:
-    x0, y0, x1, y1 = box
-    width, height = x1 - x0, y1 - y0
-    across = AROUND * width + max(0, height / WIDEST - width) / 2
-    down = AROUND * height + max(0, width / WIDEST - height) / 2
-    left, top = max(0, math.floor(x0 - across)), max(0, math.floor(y0 - down))
-    return left, top, min(size[0], math.ceil(x1 + across)), min(size[1], math.ceil(y1 + down))
 
 
 def scaled_box(box: Sequence[float], size: tuple[int, int], other: tuple[int, int]) -> Box:
