@@ -143,10 +143,12 @@ class Session:
     @cached_property
     def stream(self) -> Stream:
         """The stream of tokens from the lowest layer that a method reads; empty for most networks."""
+        read = {layer for scale in self.inputs for layer in self._layers_read("excitation", scale)}
+        if not any(grid.tokens for grid in self.grids(list(read)).values()):
+            return {}
         whole = token_stream(self.classifier, self.inputs[1.0])
-        read = [layer for scale in self.inputs for layer in self._layers_read("excitation", scale) if layer in whole]
         names = list(whole)
-        lowest = min(map(names.index, read)) if read else len(names)
+        lowest = min((k for k, name in enumerate(names) if name in read), default=len(names))
         return {name: whole[name] for name in names[lowest:]}
 
     def _pass(self, kind: Callable[..., Pass], name: str, scale: float, layers: Any) -> Pass:
