@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +28,7 @@ from excite.propagation.operations import OPERATIONS
 from excite.propagation.provenance import UNKNOWN, Neuron, is_activation, leads_to_tap, nodes_below, set_provenance
 from excite.propagation.rules import SignRouter, Tap, apply, version_of
 from excite.propagation.taint import Taint, lost, origin_of
+from excite.propagation.tokens import ReadAsMaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from torch.autograd.graph import GradientEdge
 
     from excite.propagation.operations import Operation
-    from excite.propagation.tokens import TokenGrid
 
     Inputs = tuple[Any, ...]  # what the network is called with
     Disturb = Callable[[Tensor], Tensor]
@@ -47,15 +46,8 @@ INPUT = "input"  # as a layer: what the network is given (a module of that name 
 _USUAL = frozenset([bool, int, float, str, tuple, list, dict, set, OrderedDict, type(None)])  # what modules are made of
 
 
-class ForwardPass:
-    """The forward pass of a network in which each operation got its rule from a table.
-
-    Attributes:
-        grids: where the image's positions lie in the outputs of layers that are to be read as maps [N, C, h, w] by
-            `down` and `activations`. All others, at first every layer, are read as they are.
-    """
-
-    grids: Mapping[str, TokenGrid] = MappingProxyType({})
+class ForwardPass(ReadAsMaps):
+    """The forward pass of a network in which each operation got its rule from a table."""
 
     def __init__(
         self,
@@ -82,17 +74,6 @@ class ForwardPass:
             raise _in_input(first)
         if not all_finite(self.output) and bool((self.output.isnan() | (self.output == torch.inf)).any()):
             raise _not_finite("the answer of the network", self._module, self._inputs)
-
-    @property
-    def activations(self) -> dict[str, Tensor]:
-        """For each layer its output."""
-        return self.in_places({layer: reading.activation for layer, reading in self.readings.items()})
-
-    def in_places(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Values of layers, each as a map where its grid is known; there may be a leading dimension of signals."""
-        return {
-            layer: self.grids[layer].as_map(each) if layer in self.grids else each for layer, each in values.items()
-        }
 
     def check_maps(self, maps: Iterable[Tensor]) -> None:
         """Refuse maps that are not finite."""

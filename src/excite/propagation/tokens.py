@@ -1,6 +1,9 @@
 """Where the image's positions lie in a layer's output: as tokens [N, T, C], as maps [N, h, w, C] or [N, C, h, w]."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from torch import Tensor
 
@@ -47,10 +50,10 @@ class TokenGrid:
         """Values [..., T] of tokens, such as the weights of an attention, at the image's positions [..., h, w]."""
         first, places = self.tokens[0], len(self.tokens)
         if self.tokens == tuple(range(first, first + places)):  # nearly always
-            values = values.narrow(-1, first, places)
+            picked = values.narrow(-1, first, places)
         else:
-            values = values[..., list(self.tokens)]
-        return values.reshape(*values.shape[:-1], self.height, self.width)
+            picked = values[..., list(self.tokens)]
+        return picked.reshape(*picked.shape[:-1], self.height, self.width)
 
     def others(self, values: Tensor) -> Tensor:
         """Values of the tokens that are not the image's, [..., N, C, tokens]."""
@@ -66,3 +69,26 @@ class TokenGrid:
         order = (self.images, self.channels, *self.dims)
         before = values.dim() - len(order)
         return values.permute(*range(before), *(values.dim() + dim for dim in order))
+
+
+class ReadAsMaps:
+    """The reading of a forward pass.
+
+    Attributes:
+        readings: for each layer its tap and its activation, as the network gives it.
+        grids: where the image's positions lie in the outputs of layers that are to be read as maps [N, C, h, w] by
+            ``down`` and ``activations``. All others, at first every layer, are read as they are.
+    """
+
+    readings: Mapping[str, Any]
+    grids: Mapping[str, TokenGrid] = MappingProxyType({})
+
+    @property
+    def activations(self) -> dict[str, Tensor]:
+        """For each layer its output."""
+        return self.in_places({layer: reading.activation for layer, reading in self.readings.items()})
+
+    def in_places(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Values of layers, each as a map where its grid is known; there may be a leading dimension of signals."""
+        grids = self.grids
+        return {layer: grids[layer].as_map(each) if layer in grids else each for layer, each in values.items()}
