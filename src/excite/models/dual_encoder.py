@@ -201,7 +201,7 @@ def default_labels() -> Labels:
 
     Example:
         >>> len(default_labels()), default_labels().name(0)
-        (80, 'person')
+        (80, 'airplane')
     """
     return Labels(head_labels(DEFAULT_LABELS))
 
