@@ -27,6 +27,7 @@ def attention_layers(module: nn.Module, inputs: Tensor | tuple[Any, ...]) -> lis
     channels of the head; in `Gradients` it is the gradient with respect to the weights.
 
     Example:
+        >>> from torch import nn
         >>> attention_layers(nn.TransformerEncoderLayer(4, 2, batch_first=True).eval(), torch.rand(1, 3, 4))
         ['self_attn:edges']
     """
