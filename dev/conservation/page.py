@@ -122,7 +122,8 @@ one, and from their dual units.
 - **biases**: the mass with random biases, shifts and running means. Units that only their bias excites have nobody to
   hand their probability to.
 
-In every row that is not *wrong*, the output is that of the plain network to the bit, no probability is negative, and
+In every row that is not *wrong*, the output is that of the plain network to the bit (run with gradients or without:
+torch has other kernels for attention then, which round otherwise), no probability is negative, and
 the network is left as it was found.
 
 What is lost, and why:

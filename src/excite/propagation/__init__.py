@@ -1,6 +1,7 @@
 """The mechanism: Excitation Backprop for any network in plain PyTorch. `docs/mechanism.md` leads through it."""
 
 from excite.errors import renamed
+from excite.propagation.edges import attention_layers
 from excite.propagation.excitation_pass import ExcitationPass, held_bytes, prior
 from excite.propagation.fast import plain_kernels
 from excite.propagation.gradients import Gradients
@@ -14,7 +15,6 @@ from excite.propagation.markov import (
 )
 from excite.propagation.mwp import mwp
 from excite.propagation.operations import OPERATIONS
-from excite.propagation.taps import attention_layers
 from excite.propagation.token_pass import TokenPass
 from excite.propagation.verify import Verification, verify
 

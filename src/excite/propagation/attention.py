@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from excite.errors import LayerError
 from excite.propagation import provenance
 from excite.propagation.provenance import Provenance, is_above_tap, is_activation, provenance_of, set_provenance
 from excite.propagation.rewrites import exactly
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from excite.propagation.graph import Saved
-    from excite.propagation.mode import Call
+    from excite.propagation.mode import Call, RuleMode
     from excite.propagation.rules import Shares
 
     Multiply = Callable[[Tensor, Tensor], Tensor]  # of weights and values
@@ -216,3 +217,36 @@ def seen_through(call: Call) -> Any:
     body = FunctionType(code.__code__, names, code.__name__, code.__defaults__, code.__closure__)
     with call.mode:
         return body(*call.args, **call.kwargs)
+
+
+# --- edges as layers -------------------------------------------------------------------------------------------------
+
+EDGES = ":edges"  # behind the name of a module
+
+
+def split_edges(layer: str) -> tuple[str, int]:
+    """The module whose edges a layer is, and which of its products of weights with values is meant (-1: the last)."""
+    name, _, number = layer.partition("#")
+    if number and not number.isdecimal():
+        raise LayerError(f"no layer {layer!r}: the edges of a module's attention are counted from {name}#0 on")
+    return name.removesuffix(EDGES), int(number or -1)
+
+
+def read_edges(
+    mode: RuleMode, found: dict[str, list[Any]], tap: Callable[[Tensor], tuple[Any, Tensor]]
+) -> Callable[[Tensor], Tensor | None]:
+    """Tap the weights of attention in the modules that ``found`` names, and add the readings to it."""
+
+    def read(weights: Tensor) -> Tensor | None:
+        name = mode.module_name()
+        if name not in found:
+            return None
+        mode.below = False
+        heads = getattr(mode.module.get_submodule(name), "num_heads", 1)
+        apart = weights.dim() == 3 and isinstance(heads, int) and len(weights) % heads == 0
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
+            reading, given = tap(weights.reshape(-1, heads, *weights.shape[1:]) if apart else weights)
+            found[name].append(reading)
+            return given.flatten(0, 1) if apart else given
+
+    return read

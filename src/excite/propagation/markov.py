@@ -16,12 +16,11 @@ import numpy as np
 import torch
 
 from excite.errors import SignalError, SizeError
-from excite.propagation.edges import is_edges
 from excite.propagation.excitation_pass import ExcitationPass, as_signal
 from excite.propagation.fast.kernels import FastAffine
 from excite.propagation.graph import Subgraph, down, outputs_of
 from excite.propagation.rules import Tap
-from excite.propagation.taps import Layer, Layers, layer_names
+from excite.propagation.taps import Layer, Layers, is_edges, layer_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -20,11 +20,10 @@ from torch.utils._pytree import tree_map_only
 
 from excite.errors import ExciteError, LayerError, ModelError, NoRuleError, NumberError
 from excite.propagation import provenance, unknown
-from excite.propagation.edges import is_edges, numbered, read_edges, split_edges
+from excite.propagation.attention import EDGES, read_edges, split_edges
 from excite.propagation.fast import is_concrete
 from excite.propagation.graph import rule_of
 from excite.propagation.mode import RuleMode
-from excite.propagation.operations import OPERATIONS
 from excite.propagation.provenance import UNKNOWN, Neuron, is_activation, leads_to_tap, nodes_below, set_provenance
 from excite.propagation.rules import SignRouter, Tap, apply, version_of
 from excite.propagation.taint import Taint, lost, origin_of
@@ -142,7 +141,7 @@ def _run(
         if INPUT in layers:
             mode.below = False
             read[INPUT], arguments[0] = _tap_input(arguments[0], disturb)
-        output = main_output(module(*map(_activated, arguments)))
+        output = main_output(module(*map(activated, arguments)))
     read |= {layer: _chosen(layer, readings, number) for layer, (readings, number) in wanted.items()}
     for attributes in map(vars, modules):  # activations that a network keeps (``self.last = x``) stay without our graph
         for name, value in list(attributes.items()):
@@ -179,15 +178,15 @@ def _tap_input(first: Any, disturb: Disturb) -> tuple[Reading, Tensor]:
         return tap_on(first.clone() if first.is_inference() else first.detach(), disturb)
 
 
-def _activated(argument: Any) -> Any:
+def activated(argument: Any) -> Any:
     """An argument of the network as an activation (an alias: the user's own tensor is not marked)."""
     if is_activation(argument):
         return argument
     if isinstance(argument, Tensor):
         return set_provenance(argument.clone() if argument.is_inference() else argument.detach(), UNKNOWN)
     if type(argument) in {tuple, list}:
-        return type(argument)(_activated(item) for item in argument)
-    return {key: _activated(item) for key, item in argument.items()} if type(argument) is dict else argument
+        return type(argument)(activated(item) for item in argument)
+    return {key: activated(item) for key, item in argument.items()} if type(argument) is dict else argument
 
 
 def _chosen(layer: str, readings: list[Reading | str], call: int) -> Reading:
@@ -345,43 +344,16 @@ def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:
     raise LayerError(f"no layer {layer!r} in this network{hint}; its layers: {_outline(names)}")
 
 
+def is_edges(layer: str) -> bool:
+    """Whether a layer is the edges of a module's attention: ``blocks.3.attn:edges``, or ``blocks.3.attn:edges#0``."""
+    return layer.partition("#")[0].endswith(EDGES)
+
+
 def find_edges(module: nn.Module, layer: str) -> tuple[str, int]:
     """The name of the module whose edges a layer is, and which of its products of weights with values is meant."""
     name, number = split_edges(layer)
     found = find_layer(module, name)[0] if name else module
     return next(known for known, child in module.named_modules() if child is found), number
-
-
-def attention_layers(module: nn.Module, inputs: Tensor | tuple[Any, ...]) -> list[str]:
-    """The edges of attention of a network, as names of layers, in the order of computation.
-
-    As a layer, ``NAME:edges`` is the product of attention weights with values that the code of module NAME runs. Its
-    activation are the weights ``[N, heads, queries, keys]`` (N counts windows too). What arrives there in an
-    `ExcitationPass` is the probability that flows along each edge, from an output token to a value token, over all
-    channels of the head; in `Gradients` it is the gradient with respect to the weights.
-
-    Example:
-        >>> attention_layers(nn.TransformerEncoderLayer(4, 2, batch_first=True).eval(), torch.rand(1, 3, 4))
-        ['self_attn:edges']
-    """
-    return list(attention_shapes(module, inputs))
-
-
-def attention_shapes(module: nn.Module, inputs: Tensor | tuple[Any, ...]) -> dict[str, torch.Size]:
-    """The same names with the shapes of the weights.
-
-    Example:
-        >>> attention_shapes(nn.TransformerEncoderLayer(4, 2, batch_first=True).eval(), torch.rand(1, 3, 4))
-        {'self_attn:edges': torch.Size([1, 2, 3, 3])}
-    """
-    modules, found = plain_modules(module), list[tuple[str, torch.Size]]()
-    taint = Taint(modules)
-    mode = RuleMode(OPERATIONS, modules[0], taint)
-    mode.read_weights = lambda weights: found.append((mode.module_name(), weights.shape))  # no tap
-    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
-    with torch.inference_mode(mode=False), torch.no_grad(), as_found(modules), taint, mode:
-        modules[0](*map(_activated, arguments))
-    return dict(zip(numbered([name for name, _ in found]), [shape for _, shape in found], strict=True))
 
 
 def _outline(names: list[str], most: int = 60) -> str:

@@ -24,10 +24,18 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from excite.errors import ExciteError, NumberError, UnverifiedWarning, VerificationError
-from excite.propagation.edges import is_edges
 from excite.propagation.gradients import Gradients
 from excite.propagation.rules import widest
-from excite.propagation.taps import INPUT, Layers, as_found, find_layer, layer_names, main_output, plain_modules
+from excite.propagation.taps import (
+    INPUT,
+    Layers,
+    as_found,
+    find_layer,
+    is_edges,
+    layer_names,
+    main_output,
+    plain_modules,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
