@@ -23,16 +23,18 @@ from excite.io.cache import ByteCache, fingerprint
 from excite.methods import find_method
 from excite.methods.extent import JOINT, Extents
 from excite.models.layers import (
+    check_edges,
     classifier_edges,
     default_layer,
     layer_grids,
     layer_pair,
+    lowest_edges,
     token_grid,
     token_stream,
     top_layer,
 )
 from excite.propagation import ExcitationPass, Gradients, TokenPass, held_bytes, verify
-from excite.propagation.edges import is_edges
+from excite.propagation.attention import is_edges
 from excite.propagation.rules import version_of
 from excite.propagation.taps import layer_names
 from excite.vocabulary import Concept
@@ -119,7 +121,7 @@ class Session:
                     else _named(classifier, named)
                 )
                 if form.place == "attention":
-                    self._check_edges(form)
+                    check_edges(form.name, self.layers[form], self.attention)
                 elif named is not None:
                     self.grids([tap for each in self.layers[form] for tap in (form.taps or _alone)(each)])
 
@@ -178,10 +180,6 @@ class Session:
             >>> session.grids(["1"])["1"].tokens
             (0, 1, 2, 3)
         """
-        for layer in filter(is_edges, layers):
-            raise LayerError(
-                f"layer {layer!r} has a number for each pair of tokens, as edges have: name a layer of tokens"
-            )
         maps = {"input", *self.classifier.known.get("maps", ())}  # as they are
         asked = [layer for layer in layers if layer not in maps]
         return layer_grids(self.classifier, asked, self.inputs[scale]) if asked else {}
@@ -194,12 +192,6 @@ class Session:
     def tokens(self, count: int) -> TokenGrid:
         """Where the positions of the image lie among so many tokens."""
         return token_grid(self.classifier, count, self.inputs[1.0])
-
-    def _check_edges(self, method: Method) -> None:
-        for layer in self.layers[method]:
-            if layer not in self.attention:
-                known = f"name edges of attention, such as {self.attention[0]}" if self.attention else "it has none"
-                raise LayerError(f"{method.name} cannot be read at {layer!r} of this network: {known}")
 
     def _verify(self, layers: tuple[str, ...], scale: float, done: set[tuple[str, ...]]) -> None:
         """Compare the response of a wrapped network with the graph, on the first image that is read at these layers."""
@@ -222,11 +214,8 @@ class Session:
         found: dict[str, None] = {}
         for method, layers in self.layers.items():
             if method.forward == forward and scale in method.scales:
-                if method.place == "attention":
-                    found.update(dict.fromkeys(self.attention))
-                    continue
-                for layer in layers:
-                    found.update(dict.fromkeys((method.taps or _alone)(layer)))
+                behind = chain.from_iterable(map(method.taps or _alone, layers))
+                found.update(dict.fromkeys(self.attention if method.place == "attention" else behind))
         return list(found)
 
     @property
@@ -389,10 +378,7 @@ def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) ->
     if method.place == "input":
         return ["input"]
     if method.place == "attention":
-        edges = classifier_edges(classifier, batch)
-        if not edges:
-            raise LayerError(f"{method.name} needs attention, and this network has none: use another method")
-        return [edges[0]]
+        return lowest_edges(method.name, classifier_edges(classifier, batch))
     if method.place == "joint" and classifier.extent:
         return [classifier.extent]
     if method.place == "layer" and classifier.layer:

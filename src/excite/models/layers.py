@@ -19,6 +19,7 @@ from excite.models.positions import Pairs, grid_of
 from excite.models.receptive_field import Receptive, view_of
 from excite.models.tokens import chains, ignored, stream_of
 from excite.propagation import ExcitationPass, attention_layers, prior
+from excite.propagation.attention import is_edges
 from excite.propagation.edges import attention_shapes
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import as_found, main_output, plain_modules
@@ -145,6 +146,8 @@ def layer_grids(classifier: Classifier, layers: Sequence[str], inputs: Tensor) -
     Given for layers that are known to be maps; those that are known to be none, by how they are computed, are refused.
     It takes one dry run for each classifier, and another one for each size of the images where layers have tokens.
     """
+    for layer in filter(is_edges, layers):
+        raise LayerError(f"layer {layer!r} has a number for each pair of tokens, as edges have: name a layer of tokens")
     facts = _facts(classifier, layers, inputs)
     for layer in layers:
         reason = facts.others.get(_module(layer))
@@ -171,6 +174,20 @@ def token_stream(classifier: Classifier, inputs: Tensor) -> Stream:
         operations = [step.key[:2] for step in run.calls]
         classifier.known["stream"] = stream_of(through, edges, operations)
     return cast("Stream", classifier.known.get("stream", {}))
+
+
+def lowest_edges(method: str, edges: Sequence[str]) -> list[str]:
+    """Where a method that follows attention is read if no edges are named."""
+    if not edges:
+        raise LayerError(f"{method} needs attention, and this network has none: use another method")
+    return [edges[0]]
+
+
+def check_edges(method: str, layers: Sequence[str], edges: Sequence[str]) -> None:
+    """Refuse layers that are no edges of attention."""
+    for layer in set(layers).difference(edges):
+        known = f"name edges of attention, such as {edges[0]}" if edges else "it has none"
+        raise LayerError(f"{method} cannot be read at {layer!r} of this network: {known}")
 
 
 def token_grid(classifier: Classifier, count: int, inputs: Tensor) -> TokenGrid:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from excite.propagation.edges import split_edges
+from excite.propagation.attention import split_edges
 from excite.propagation.taps import as_found, main_output, plain_modules
 from excite.propagation.token_pass import Stream
 from excite.propagation.tokens import TokenGrid
