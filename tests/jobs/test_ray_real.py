@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from annotated import make_voc, scenes
-from processes import PATIENCE, results, wait_for_lines
+from processes import PATIENCE, Forked, results, wait_for_lines
 from slow_work import Counting, slow_classifier, workers_seen
 
 from excite.cli import main
@@ -64,15 +64,7 @@ def start():
     started = []
 
     def begin(*arguments):
-        process = subprocess.Popen(  # noqa: S603 - ours
-            [sys.executable, "-c", COMMAND, *arguments],
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            # where the tests run in the background of a shell, Ctrl-C is ignored and children inherit that: undo it
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-        )
+        process = Forked(COMMAND, arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         started.append(process)
         return process
 
@@ -103,7 +95,7 @@ def wait_until(true):
         time.sleep(0.02)
 
 
-def test_the_same_rows_and_then_a_worker_a_node_and_the_command_are_killed(diary, make_cluster, start, monkeypatch, capfd):
+def test_the_same_rows_though_workers_and_commands_are_killed(diary, make_cluster, start, monkeypatch, capfd):
     """One cluster for all: to start one takes longer than what is done with it, and each worker imports torch."""
     cluster, (other,) = make_cluster(nodes=2, cpus=1)
     check_cleaned(cluster, capfd)
@@ -116,12 +108,11 @@ def check_cleaned(cluster, capfd):
     list(generate(CorpusSpec(3000, tags=300, marks=2000, pictures_a_user=40), Path()))
     pq.write_table(pq.read_table(CORPUS), "corpus.parquet", row_group_size=250)  # twelve row groups
     dropped = {}
-    for place, options in {
-        "here": (),
-        "there": ("--engine", "ray", "--address", cluster.address, "--workers", "2"),
-    }.items():
+    clean, elsewhere = ("tags", "clean", "corpus.parquet", "--min-count", 20, "--json"), ("--workers", "2")
+    elsewhere += ("--engine", "ray", "--address", cluster.address)
+    for place, options in {"here": (), "there": elsewhere}.items():
         capfd.readouterr()
-        excite("tags", "clean", "corpus.parquet", "--out", f"{place}/kept.parquet", "--min-count", 20, "--json", *options)
+        excite(*clean, "--out", f"{place}/kept.parquet", *options)
         said = json.loads(capfd.readouterr().out)
         dropped[place] = said["dropped"]
         assert min(said["dropped"]["similar"], said["kept"]) > 500
