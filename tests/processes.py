@@ -66,6 +66,8 @@ asking.close()
 for number, stream in enumerate(streams):
     os.dup2(stream, number)
     os.close(stream)
+sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
+sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by what runs in the background of a shell
 os.environ.clear()
 os.environ.update(asked["environment"])
