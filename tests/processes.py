@@ -1,18 +1,21 @@
 """Real processes, and when to stop them."""
 
+import atexit
 import json
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
-__all__ = ["PATIENCE", "Forking", "check_killed_again_and_again", "results", "wait_for_lines"]
+__all__ = ["PATIENCE", "Forked", "Forking", "check_killed_again_and_again", "results", "wait_for_lines"]
 
 PATIENCE = 120  # seconds; machines may be busy
 
@@ -39,9 +42,103 @@ def wait_for_lines(path, count, process):
         time.sleep(0.005)
 
 
+WARM = """
+import gc, json, os, signal, socket, sys
+import excite.autolabel.batch, excite.cli, excite.web.server
+import excite.experiments.localization.run, excite.training.finetune
+gc.freeze()  # what is there already is not looked through, and so not copied, by each child
+asking = socket.socket(fileno=int(sys.argv[1]))
+while True:
+    asked, streams, _, _ = socket.recv_fds(asking, 1 << 20, 3)
+    if not asked:
+        sys.exit()
+    asked = json.loads(asked)
+    if isinstance(asked, list):
+        asking.send(json.dumps(os.waitpid(*asked)).encode())
+        continue
+    child = os.fork()
+    if child == 0:
+        break
+    asking.send(json.dumps(child).encode())
+    for stream in streams:
+        os.close(stream)
+asking.close()
+for number, stream in enumerate(streams):
+    os.dup2(stream, number)
+    os.close(stream)
+sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
+sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by what runs in the background of a shell
+os.environ.clear()
+os.environ.update(asked["environment"])
+os.chdir(asked["folder"])
+sys.argv = asked["arguments"]
+exec(compile(asked["program"], "<program>", "exec"), {"__name__": "__main__"})
+"""
+
+
+@cache
+def warm():
+    """A process that has imported what takes seconds, and from now on only waits and copies itself."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", WARM, str(theirs.fileno())]
+    process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603 - ours
+    theirs.close()
+
+    def end():
+        ours.close()
+        process.wait(PATIENCE)
+
+    atexit.register(end)
+    return ours
+
+
+class Forked(subprocess.Popen):
+    """As `subprocess.Popen`, for a program of Python; it begins at once: a copy of a process that has imported excite.
+
+    What modules read of the environment while they are imported is that of the tests.
+
+    Args:
+        program: the source, or that of the command ``excite`` by default.
+        arguments: in ``sys.argv``.
+    """
+
+    COMMAND = "from excite.cli import main\nmain()"
+
+    def __init__(self, program=COMMAND, arguments=(), **options):
+        self.program = program
+        super().__init__(["excite", *map(str, arguments)], **options)
+
+    def _execute_child(self, arguments, _executable, _preexec, _close, _pass, folder, environment, *more):
+        _startup, _flags, _shell, reading, _, _, writing, _, telling = more[:9]
+        asked = {
+            "program": self.program,
+            "arguments": arguments,
+            "folder": str(folder or Path.cwd()),
+            "environment": dict(environment or os.environ),
+        }
+        streams = [given if given != -1 else usual for usual, given in enumerate((reading, writing, telling))]
+        socket.send_fds(warm(), [json.dumps(asked).encode()], streams)
+        self.pid = json.loads(warm().recv(1 << 10))
+        self._child_created = True
+        self._close_pipe_fds(*more[3:9])
+
+    def _internal_poll(self, _deadstate=None):
+        if self.returncode is None:
+            process, status = self._try_wait(os.WNOHANG)
+            if process == self.pid:
+                self._handle_exitstatus(status)
+        return self.returncode
+
+    def _try_wait(self, flags):
+        warm().send(json.dumps([self.pid, flags]).encode())
+        return json.loads(warm().recv(1 << 10))
+
+
 FORK = """
 import gc, json, os, sys, traceback
-gc.freeze()  # what is there already is not looked through, and so not copied, by each child
+gc.freeze()
 for line in sys.stdin:
     asked = json.loads(line)
     if isinstance(asked, int):  # a process to wait for
@@ -70,9 +167,7 @@ class Forking:
     """
 
     def __init__(self, script):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-        command, pipe = [sys.executable, "-c", script + FORK], subprocess.PIPE
-        self.parent = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)  # noqa: S603 - ours
+        self.parent = Forked(script + FORK, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def start(self, **arguments):
         """Begin, and tell the number of the process."""

@@ -1,9 +1,7 @@
 """Killed at any moment, the files are whole; started again, nothing is lost and nothing is done twice."""
 
-import shutil
 import signal
 import subprocess
-import sys
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 from annotated import picture, scenes
 from boxfiles import READERS, make, records, tree
 from PIL import Image
-from processes import PATIENCE, Forking, wait_for_lines
+from processes import PATIENCE, Forked, Forking, wait_for_lines
 from skimage import data
 
 import excite
@@ -25,7 +23,6 @@ FILES = {
     "yolo": "data.yaml",
     "label-studio": "tasks.json",
 }
-COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
 
 FORKING = """
 import os, tempfile
@@ -89,10 +86,9 @@ def test_the_command_killed_with_its_workers(tmp_path, monkeypatch):
     coffee = Image.fromarray(data.coffee())
     for number in range(4):
         coffee.crop((10 * number, 0, 300 + 10 * number, 300)).save(f"photos/{number:02}.png")
-    assert COMMAND is not None, "the command is not installed beside this Python"
     options = ["--concept", "cup", "--format", "voc", "--out", "out", "--workers", "2"]
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    process = subprocess.Popen([COMMAND, "boxes", "photos", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603
+    process = Forked(arguments=["boxes", "photos", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         wait_for_lines(out / "records.jsonl", 1, process)
     finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from processes import PATIENCE, results, wait_for_lines
+from processes import PATIENCE, Forked, results, wait_for_lines
 from skimage import data
 
 COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
@@ -34,15 +34,7 @@ def album(tmp_path_factory):
 
 
 def start(folder, *arguments, **streams):
-    assert COMMAND is not None, "the command is not installed beside this Python"
-    # Where the tests run in the background of a shell, Ctrl-C is ignored and children inherit that: undo it.
-    return subprocess.Popen(  # noqa: S603
-        [COMMAND, *arguments],
-        cwd=folder,
-        env=ENVIRONMENT,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-        **streams,
-    )
+    return Forked(arguments=arguments, cwd=folder, env=ENVIRONMENT, **streams)
 
 
 def run(folder, *arguments):
@@ -135,7 +127,10 @@ def test_a_progress_bar_leaves_the_terminal_and_files_to_the_answers(album):
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
-    process = start(tmp_path, "ls", "labels", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    """The command as it is installed."""
+    assert COMMAND is not None, "the command is not installed beside this Python"
+    command = [COMMAND, "ls", "labels"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603
     assert process.stdout.readline().startswith(b"index")
     process.stdout.close()
     err = process.stderr.read()

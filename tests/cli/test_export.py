@@ -1,13 +1,15 @@
 """``excite export`` as a user meets it: files, what it prints, and one line for every mistake."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 from PIL import Image
 from skimage import data
 
-from excite.export.trace import STEPS, MapModule, Sizes, _serves
+from excite.export.formats import program
+from excite.export.trace import STEPS, MapModule, Sizes, _serves, trace_map
 from excite.models import load
 
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
@@ -19,8 +21,16 @@ pytest.importorskip("onnxscript")
 def test_torch_export_writes_a_file_too_and_none_that_does_not_agree(excite, model, here, monkeypatch):
     """Written twice, and not a third time: what is there stays in place.
 
-    For one size, which is quick; files of torch.export for all sizes are seen in tests/exporting.
+    For one size, which is quick; files of torch.export for all sizes are seen in tests/export. The graph is made once.
     """
+    made = []
+
+    def trace_once(*given):
+        made[:] = made or [trace_map(*given)]
+        return made[0]
+
+    monkeypatch.setattr("excite.export.export.trace_map", trace_once)
+    monkeypatch.setattr("excite.export.formats.program", cache(program))
     command = ("export", model, "--pt2", "map.pt2", "--no-dynamic")
     assert excite(*command).code == 0
     assert "checked on 1 image: the map differs by at most" in excite(*command).out

@@ -114,6 +114,7 @@ def traced(name):
 
 FORMATS = {"onnx": (write_onnx, open_onnx), "pt2": (write_pt2, open_pt2)}
 BOTH = ("residual", "pooled")  # one of all sizes and one of a single size; the others in one format
+GRAPHS = ("mwp",)  # the operations are those of "at the image": no other file of them
 
 
 def opened(name, kind, folder):
@@ -154,7 +155,7 @@ def check_dead(run, name):
         assert run(torch.full_like(picture, far), signal)[0].isfinite().all()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if name not in GRAPHS])
 def test_a_file_gives_the_maps_of_the_library(name, tmp_path, monkeypatch):
     """All questions about a network in one test: its files take seconds to write, and are written once."""
     monkeypatch.setattr("excite.export.formats.program", cache(program))  # slow, and the same for both formats
@@ -163,11 +164,22 @@ def test_a_file_gives_the_maps_of_the_library(name, tmp_path, monkeypatch):
     for kind in FORMATS if name in BOTH else ("onnx",):
         run, facts = opened(name, kind, tmp_path)
         assert facts == {"fact": name}
-        for batch in (1, 17):
-            check(run, name, batch)
-        if sizes.step is not None:
-            check(run, name, 2, 3 * sizes.step)
-        check_dead(run, name)
+        check_maps(run, name)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_graph_gives_the_maps_of_the_library(name):
+    assert str(traced(name).sizes) == CASES[name].serves
+    check_maps(torch.no_grad()(traced(name).graph), name)
+
+
+def check_maps(run, name):
+    """Of one image, of many, of larger ones, and where there is nothing to share out."""
+    for batch in (1, 17):
+        check(run, name, batch)
+    if (step := traced(name).sizes.step) is not None:
+        check(run, name, 2, 3 * step)
+    check_dead(run, name)
 
 
 def test_a_head_that_slides_over_the_picture(tmp_path):

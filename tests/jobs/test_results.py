@@ -5,15 +5,13 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections import deque
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from processes import results, wait_for_lines
+from processes import Forked, results, wait_for_lines
 
 from excite.errors import ExciteError
 from excite.jobs import ResultStore
@@ -97,10 +95,9 @@ def test_lines_that_are_damaged_or_outdated_are_no_results(opened, tmp_path):
 
 def test_killed_again_and_again(opened, tmp_path):
     """Nothing that was added before is lost, torn or twice; the end of the log may be cut off besides."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     path, least = tmp_path / "records.jsonl", 0
     for torn in (False, True):
-        process = subprocess.Popen([sys.executable, "-c", WRITER], env=environment)  # noqa: S603 - ours
+        process = Forked(WRITER)
         try:
             wait_for_lines(path, least + 30, process)
             least = len(results(path))

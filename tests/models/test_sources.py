@@ -8,6 +8,7 @@ from urllib.error import URLError
 import pytest
 import torch
 from caffe.writing import files, row
+from processes import Forked
 from samples import answers, lively, noise
 from zoo import timm_models, torchvision_models
 
@@ -97,11 +98,11 @@ def test_the_hub_is_not_tried_again_and_again_without_a_network(tmp_path):
     )
     environment = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
     environment |= {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)  # noqa: S603
-    assert ended.stderr == ""
-    assert ended.stdout.startswith("Cannot fetch the weights of timm's resnet18: there is no way to huggingface.co")
-    assert ended.stdout.endswith("--weights FILE. True\n")
+    with Forked(program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        said, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert said.startswith("Cannot fetch the weights of timm's resnet18: there is no way to huggingface.co")
+    assert said.endswith("--weights FILE. True\n")
 
 
 class TestTorchvision:

@@ -41,11 +41,29 @@ SIGNED = {
 SIZES = {"inception_v3": 128, "alexnet": 96}
 
 
+def made(name):
+    """An architecture; where full connections hold nearly all weights, which take seconds to draw, with fewer units."""
+    if name not in {"alexnet", "vgg11"}:
+        options = {"init_weights": False} if name in {"googlenet", "inception_v3"} else {}
+        return getattr(models, name)(weights=None, **options)
+    with torch.device("meta"):
+        net, units = getattr(models, name)(weights=None), 64
+        places = [k for k, layer in enumerate(net.classifier) if isinstance(layer, nn.Linear)]
+        first, last = net.classifier[places[0]].in_features, net.classifier[places[-1]].out_features
+        wide = (first, units), (units, units), (units, last)
+        for place, sides in zip(places, wide, strict=True):
+            net.classifier[place] = nn.Linear(*sides)
+    net.to_empty(device="cpu")
+    for layer in net.modules():
+        if hasattr(layer, "reset_parameters"):
+            layer.reset_parameters()
+    return net
+
+
 def network(name):
     """Random weights; no biases and no shifts, so that only children excite; positive scales."""
     torch.manual_seed(0)
-    options = {"init_weights": False} if name in {"googlenet", "inception_v3"} else {}
-    net = getattr(models, name)(weights=None, **options).eval()
+    net = made(name).eval()
     with torch.no_grad():
         for module in net.modules():
             if getattr(module, "bias", None) is not None:

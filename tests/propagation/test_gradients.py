@@ -15,6 +15,11 @@ from excite.propagation.gradients import Gradients
 WAYS = ("grad", "deconv", "guided", "lrp")
 
 
+@pytest.fixture(autouse=True)
+def kernels():
+    """Gradients use none of the kernels."""
+
+
 def picture(*shape, seed=1):
     return torch.randn(*(shape or (2, 3, 12, 12)), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 

@@ -135,6 +135,7 @@ SEVERED = {
 }
 
 
+@pytest.mark.parametrize("kernels", ["fast"], indirect=True)  # none of them refuses anything: once is enough
 @pytest.mark.parametrize("skip", [True, False], ids=["beside a skip", "alone"])
 @pytest.mark.parametrize("way", SEVERED)
 @pytest.mark.filterwarnings("ignore")
@@ -145,6 +146,7 @@ def test_what_leaves_the_graph_is_refused_by_name(way, skip):
     assert "no top-down rule for '" in str(refusal.value) or "hides its operations" in str(refusal.value)
 
 
+@pytest.mark.parametrize("kernels", ["fast"], indirect=True)
 @pytest.mark.parametrize("way", ["to(int32)", "buffer.copy_", "numpy", "thread, no_grad"])
 def test_gradients_are_refused_too(way):
     with pytest.raises(NoRuleError):

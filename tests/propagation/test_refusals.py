@@ -13,6 +13,11 @@ from excite.propagation import ExcitationPass, absorbing_chain, mwp, sample_winn
 from excite.propagation.gradients import Gradients
 
 
+@pytest.fixture(autouse=True)
+def kernels():
+    """The kernels refuse nothing: what is refused is the same with all."""
+
+
 def parts():
     return {"a": nn.Conv2d(2, 2, 3, padding=1), "inner": Inner()}
 

@@ -27,6 +27,11 @@ from excite.propagation.verify import STEPS
 MISSING = 1 / 3
 
 
+@pytest.fixture(autouse=True)
+def kernels():
+    """Finite differences use none of the kernels."""
+
+
 class Around(nn.Module):
     """Two convolutions; the second one's response, and half of it once more by a way of its own."""
 
@@ -240,9 +245,7 @@ ARCHITECTURES = {
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_architectures(name, kernels):
-    if kernels == "plain":
-        pytest.skip("verify uses none of the kernels")
+def test_architectures(name):
     try:
         models = torchvision_models()
     except ImportError:

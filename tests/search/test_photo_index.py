@@ -4,7 +4,6 @@ import os
 import random
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -16,6 +15,7 @@ import pytest
 import torch
 from annotated import colour_classifier, picture, scenes
 from PIL import Image
+from processes import Forked
 from torch import nn
 
 import excite
@@ -258,9 +258,7 @@ PhotoIndex(sys.argv[1], colour_classifier()).update(progress=slowly)
 
 
 def test_killed_in_the_middle(folder):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", KILLED, str(folder)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:  # noqa: S603
+    with Forked(KILLED, [folder], stdout=subprocess.PIPE) as process:
         for _ in range(5):
             process.stdout.readline()
         process.kill()

@@ -10,11 +10,13 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from annotated import colour_classifier
 from PIL import Image
+from processes import Forked
 
 from excite.web.service import Limits, Service
 
@@ -109,12 +111,17 @@ class Running:
 
 
 @contextmanager
-def started(*command, folder=None, log=subprocess.PIPE, **environment):
-    """A real server by a command of Python that prints its address and token as JSON, and has to end well."""
+def started(program, *arguments, folder=None, log=subprocess.PIPE, new=False, **environment):
+    """A real server by a program that prints its address and token as JSON, and has to end well.
+
+    In a copy of a process that has imported excite, or in a new one.
+    """
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path), **environment}
-    with subprocess.Popen(  # noqa: S603 - ours
-        [sys.executable, *command], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
-    ) as process:
+    streams = {"stdout": subprocess.PIPE, "stderr": log, "text": True}
+    begin = partial(subprocess.Popen, [sys.executable, "-c", program, *arguments])  # ours
+    if not new:
+        begin = partial(Forked, program, arguments)
+    with begin(cwd=folder, env=environment, **streams) as process:
         try:
             told = json.loads(process.stdout.readline() or process.stderr.read())  # the address and the token
             yield Running(process, *(told.values() if isinstance(told, dict) else told))

@@ -4,6 +4,7 @@ import pytest
 from annotated import picture, scenes
 from browser import NARROW, WIDE, Visitor, chromium
 from PIL import Image
+from processes import Forked
 from servers import colour_service, refused, started
 from starlette.testclient import TestClient
 
@@ -88,7 +89,7 @@ def url(tmp_path_factory):
     for name in ("chelsea", "coffee", "astronaut", "rocket"):
         Image.fromarray(getattr(data, name)()).save(folder / f"{name}.jpg")
     options = ("--port", "0", "--json", "--photos", "photos")
-    with started("-m", "excite", "serve", *options, folder=folder.rename(folder.with_name("photos")).parent) as server:
+    with started(Forked.COMMAND, "serve", *options, folder=folder.rename(folder.with_name("photos")).parent) as server:
         yield server.url
 
 

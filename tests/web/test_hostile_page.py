@@ -32,7 +32,7 @@ def server(tmp_path_factory):
         (folder / "examples" / f"{name}.png").write_bytes(red_square())
     title = html.escape(f"{HOSTILE['script']} {HOSTILE['direction']}")
     (report / "pointing.html").write_text(f"<!doctype html><title>{title}</title><h1>91.3</h1>")
-    with started("-c", SCRIPT, folder=folder) as server:
+    with started(SCRIPT, folder=folder) as server:
         yield server
 
 

@@ -317,7 +317,7 @@ def test_each_is_refused_and_the_next_person_is_answered():
     """One test, and not one for each: a server takes longer to start than all of them together."""
     cases = dict(chain(files(), names(), forms(), texts(), wires()))
     failures = {}
-    with started("-c", f"import servers\nservers.run_impatient(**{LIMITS})") as server:
+    with started(f"import servers\nservers.run_impatient(**{LIMITS})") as server:
         check_next_person(server)
         before = server.memory()
         for name, check in cases.items():

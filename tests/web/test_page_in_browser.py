@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from browser import NARROW, WIDE, Visitor, chromium
 from PIL import Image
+from processes import Forked
 from servers import encoded, started
 
 import excite
@@ -25,7 +26,7 @@ def url(tmp_path_factory):
     report = folder / "excite-out" / "pointing"
     report.mkdir(parents=True)
     (report / "pointing.html").write_text(REPORT)
-    with started("-m", "excite", "serve", "--port", "0", "--json", folder=folder) as server:
+    with started(Forked.COMMAND, "serve", "--port", "0", "--json", folder=folder) as server:
         yield server.url
 
 

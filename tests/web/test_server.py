@@ -34,7 +34,7 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 def test_the_command_from_its_start_to_its_end():
     """One test, and not one for each thing: the page takes seconds to start."""
     arguments = ("--model", "efficientnet-lite0", "--port", "0", "--json")
-    with started("-c", SCRIPT, *arguments, EXCITE_TOKEN=TOKEN) as server:
+    with started(SCRIPT, *arguments, new=True, EXCITE_TOKEN=TOKEN) as server:
         torch = float(server.process.stderr.readline())
         assert server.seconds() - torch < START
         assert (server.url, server.token) == (f"http://127.0.0.1:{server.port}/?token={TOKEN}", TOKEN)

@@ -8,6 +8,7 @@ case would show nothing.
 import copy
 import ctypes
 import gc
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -187,15 +188,13 @@ UNSEEN = {  # by anybody
 EDITS = {**COUNTED, **ELSEWHERE, **UNSEEN}
 
 
-@pytest.mark.parametrize("layer", SOME)
-@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize(("name", "layer"), [*zip(EDITS, cycle(SOME), strict=False)])
 def test_by_torch_and_others(name, layer):
     net = network()
     check(net, lambda: EDITS[name](net.get_submodule(layer)))
 
 
-@pytest.mark.parametrize("layer", SOME)
-@pytest.mark.parametrize("name", [*COUNTED, *ELSEWHERE])
+@pytest.mark.parametrize(("name", "layer"), [*zip([*COUNTED, *ELSEWHERE], cycle(SOME), strict=False)])
 def test_between_a_forward_pass_and_its_top_down_pass(name, layer):
     net = network()
     wanted = ExcitationPass(net, X, ["stem"]).down(SIGNALS)["stem"]
