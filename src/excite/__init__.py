@@ -22,7 +22,8 @@ if _typing.TYPE_CHECKING:
     from excite.methods import METHODS
     from excite.models import MODELS, Classifier, load, wrap
     from excite.propagation import absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
-    from excite.session import Session, SessionCache
+    from excite.session import Session
+    from excite.session_cache import SessionCache
 
 __version__ = "0.1.0"
 
@@ -72,7 +73,8 @@ __getattr__, __dir__ = _lazy(
         "methods": "METHODS",
         "models": "MODELS Classifier load wrap",
         "propagation": "absorbing_chain mwp sample_winners transition_matrix winner_take_all",
-        "session": "Session SessionCache",
+        "session": "Session",
+        "session_cache": "SessionCache",
     },
     _renamed(__name__, {"Memory": "SessionCache"}),  # deprecated since 0.2
 )

@@ -1,7 +1,7 @@
 """A session: one batch of images, its forward passes and the attention maps made from them.
 
 A network runs once for each kind of forward pass and each scale of the images; all methods, layers and concepts share
-these passes. `SessionCache` keeps sessions for images that are queried again.
+these passes. `excite.SessionCache` keeps sessions for images that are queried again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
@@ -17,10 +17,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 import torch
 
 from excite.attention import AttentionMap, AttentionMaps
-from excite.errors import ConceptError, ExciteError, LayerError, LostSignalWarning, UnverifiedWarning
-from excite.images import read_image
-from excite.io.cache import ByteCache, fingerprint
-from excite.methods import find_method
+from excite.errors import ConceptError, LayerError, LostSignalWarning, UnverifiedWarning
 from excite.methods.extent import JOINT, Extents
 from excite.models.layers import (
     check_edges,
@@ -34,9 +31,7 @@ from excite.models.layers import (
     top_layer,
 )
 from excite.propagation import ExcitationPass, Gradients, TokenPass, held_bytes, verify
-from excite.propagation.attention import is_edges
-from excite.propagation.rules import version_of
-from excite.propagation.taps import layer_names
+from excite.propagation.taps import is_edges, layer_names
 from excite.vocabulary import Concept
 
 if TYPE_CHECKING:
@@ -64,8 +59,6 @@ if TYPE_CHECKING:
 FINDINGS = 5  # classes that are explained where no concept is named
 FAINT = 1e-4  # a smaller share of the signal is too little for a map
 ROUNDED = 1e-6  # what rounding can leave of two maps of mass 1 that are subtracted
-MOST_BYTES = 512 * 2**20
-METHOD = "c-mwp"
 
 
 class Session:
@@ -118,7 +111,7 @@ class Session:
                 self.layers[form] = (
                     recommended_layers(form, classifier, self.inputs[1.0])
                     if named is None
-                    else _named(classifier, named)
+                    else named_layers(classifier, named)
                 )
                 if form.place == "attention":
                     check_edges(form.name, self.layers[form], self.attention)
@@ -398,7 +391,8 @@ def _alone(layer: str) -> tuple[str, ...]:
     return (layer,)
 
 
-def _named(classifier: Classifier, layer: Layers) -> list[str]:
+def named_layers(classifier: Classifier, layer: Layers) -> list[str]:
+    """The names of the layers that a user gave, at least one."""
     layers = layer_names(classifier.module, layer)
     if not layers:
         raise LayerError("no layer was named: name one, or give None for the classifier's own best")
@@ -422,125 +416,3 @@ def is_cue(concepts: object) -> bool:
 def as_list(concepts: Any) -> Sequence[Cue] | None:
     """Concepts as a list, also a single one."""
     return [concepts] if is_cue(concepts) else concepts
-
-
-class SessionCache:
-    """`excite.attend` with a cache of sessions: one more concept of a known image costs one top-down pass.
-
-    An image is identified by its pixels. Sessions are dropped when the network's weights change (not through ``.data``,
-    which torch does not count), or, least recently used first, at the limit of memory. Safe for threads.
-
-    Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        most_bytes: the limit for all forward passes; a single one that is larger is used and dropped.
-
-    Attributes:
-        runs: how often the network ran.
-
-    Example:
-        >>> cache = excite.SessionCache(excite.load())             # doctest: +SKIP
-        >>> cache.attend("photo.jpg", "tabby")                     # doctest: +SKIP
-        >>> cache.attend("photo.jpg", "sofa")                      # doctest: +SKIP
-        >>> cache.runs                                             # doctest: +SKIP
-        1
-    """
-
-    def __init__(self, classifier: Classifier, *, most_bytes: int = MOST_BYTES) -> None:
-        if most_bytes < 0:
-            raise ExciteError(f"a cache of {most_bytes} bytes is no cache: give at least 0")
-        self.classifier = classifier
-        self.runs = 0
-        self._sessions: ByteCache[Session] = ByteCache(most_bytes)
-        self._lock = threading.Lock()
-
-    def attend(
-        self,
-        image: ImageSource,
-        concepts: Sequence[Cue] | Cue | None = None,
-        *,
-        layer: Layers | None = None,
-        method: str = METHOD,
-        against: Sequence[Cue] | Cue | None = None,
-    ) -> AttentionMaps:
-        """As `excite.attend`, but the network runs only where no session is kept for the image, method and layer."""
-        picture, chosen = read_image(image), find_method(method)
-        with self._session(picture, chosen, layer, against) as session:
-            again = partial(self._again, as_list(against) or ())
-            (maps,) = session.attend(chosen, [as_list(concepts)], [picture], again)
-        return maps
-
-    def _again(
-        self, against: Sequence[Cue], image: Image.Image, method: Method, scales: Sequence[float]
-    ) -> AbstractContextManager[Session]:
-        return self._session(image, method, None, against, scales)
-
-    def findings(self, image: ImageSource, most: int = 5, *, method: str = METHOD) -> list[tuple[str, float]]:
-        """The most probable classes of an image with their probabilities; a word of several units is listed once.
-
-        Uses the session of `attend` by this method, without a layer.
-
-        Example:
-            >>> cache = excite.SessionCache(excite.load())             # doctest: +SKIP
-            >>> cache.findings("photo.jpg", 1)                         # doctest: +SKIP
-            [('tabby', 0.71)]
-        """
-        with self._session(read_image(image), find_method(method), None, None) as session:
-            units = session.findings(0, most)
-        return [(session.labels.name(unit), float(session.probabilities[0, unit])) for unit in units]
-
-    @property
-    def most_bytes(self) -> int:
-        """The limit for all forward passes."""
-        return self._sessions.most_bytes
-
-    @property
-    def size(self) -> int:
-        """The bytes that the kept forward passes hold."""
-        return self._sessions.size
-
-    @property
-    def looks(self) -> int:
-        """Deprecated since 0.2: use `runs` instead."""
-        warnings.warn("SessionCache.looks is now SessionCache.runs", DeprecationWarning, stacklevel=2)
-        return self.runs
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def clear(self) -> None:
-        """Drop all sessions."""
-        self._sessions.clear()
-
-    @contextmanager
-    def _session(
-        self,
-        image: Image.Image,
-        method: Method,
-        layer: Layers | None,
-        against: Sequence[Cue] | Cue | None,
-        scales: Sequence[float] = (),
-    ) -> Iterator[Session]:
-        """The kept session of an image and a method, or a new one, with its lock held; it is kept after its use."""
-        layers = None if layer is None else tuple(_named(self.classifier, layer))
-        pixels = fingerprint([image.mode, image.size], image.tobytes(), digits=64)
-        scales = tuple(scales or method.scales)
-        key = (pixels, method.name, layers, scales, tuple(as_list(against) or ()), weight_versions(self.classifier))
-        session = self._sessions.get(key)
-        if session is None:
-            inputs = {scale: self.classifier.prepared(image, scale)[None] for scale in scales}
-            session = Session(self.classifier, inputs, [method], layer=layers, against=against)
-            with self._lock:
-                self.runs += 1
-        with session.lock:
-            before = session.renewals
-            yield session
-            size = session.size  # only now its forward passes are made
-        with self._lock:
-            self.runs += session.renewals - before
-        self._sessions.put(key, session, size)
-
-
-def weight_versions(classifier: Classifier) -> tuple[int, ...]:
-    """Changes with the network's weights and statistics (not through ``.data``, which torch does not count)."""
-    module = classifier.module
-    return tuple(version_of(each) for each in (*module.parameters(), *module.buffers()))

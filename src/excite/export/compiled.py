@@ -26,7 +26,8 @@ from excite.models.classifier import identity, on_cpu
 from excite.models.layers import layer_grids
 from excite.propagation.excitation_pass import signals_at
 from excite.propagation.taps import layer_names
-from excite.session import Session, as_list, recommended_layers, weight_versions
+from excite.session import Session, as_list, recommended_layers
+from excite.session_cache import weight_versions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

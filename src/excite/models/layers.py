@@ -19,10 +19,9 @@ from excite.models.positions import Pairs, grid_of
 from excite.models.receptive_field import Receptive, view_of
 from excite.models.tokens import chains, ignored, stream_of
 from excite.propagation import ExcitationPass, attention_layers, prior
-from excite.propagation.attention import is_edges
 from excite.propagation.edges import attention_shapes
 from excite.propagation.provenance import tensors_in
-from excite.propagation.taps import as_found, main_output, plain_modules
+from excite.propagation.taps import as_found, is_edges, main_output, plain_modules
 from excite.propagation.token_pass import Stream
 from excite.propagation.tokens import TokenGrid
 

@@ -22,7 +22,7 @@ from excite.images import decode_image
 from excite.io.cache import ByteCache
 from excite.methods import find_method
 from excite.models.layers import candidate_layers, default_layer, spatial_layers
-from excite.session import SessionCache
+from excite.session_cache import SessionCache
 from excite.web.errors import BusyError, GoneError
 
 if TYPE_CHECKING:
