@@ -29,19 +29,20 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "models": "io propagation vocabulary",
     "metrics": "datasets",
     "session": "attention images io methods models propagation vocabulary",
+    "session_cache": "attention images io methods models propagation session",
     "tags": "images io jobs vocabulary",
     "api": "attention images methods models session",
-    "export": "attention images io methods models propagation session",
+    "export": "attention images io methods models propagation session session_cache",
     "grounding": "attention datasets images io methods metrics models readouts session vocabulary",
     "search": "grounding images io jobs methods models readouts vocabulary",
     "training": "datasets images io jobs metrics models propagation tags vocabulary",
-    "__init__": "api attention export grounding methods models propagation session",
+    "__init__": "api attention export grounding methods models propagation session session_cache",
     "autolabel": "api attention images io jobs methods models readouts vocabulary",
     "experiments": (
         "attention datasets export grounding images io jobs methods metrics models propagation readouts "
         "session vocabulary"
     ),
-    "web": "attention grounding images io methods models readouts search session vocabulary",
+    "web": "attention grounding images io methods models readouts search session session_cache vocabulary",
     "cli": (
         "attention autolabel datasets experiments export grounding images io jobs methods models readouts search "
         "tags training vocabulary web"
@@ -132,15 +133,15 @@ def test_what_is_printed_goes_through_the_console():
 
 
 LIMITS = {
-    "lines": 39_700,
+    "lines": 41_200,
     "files": 220,
-    "entries of the package": 25,
+    "entries of the package": 26,
     "lines of the longest file": 500,
     "modules with one importer": 80,
     "files with one public definition": 80,
     "lines of rules.py, operations.py and provenance.py": 1_100,
-    "files that attend and overlay run through": 25,
-    "functions that attend and overlay run through": 292,
+    "files that attend and overlay run through": 26,
+    "functions that attend and overlay run through": 307,
 }
 
 

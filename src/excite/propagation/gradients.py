@@ -17,9 +17,8 @@ gradient. ``attn-lrp`` (Achtibat et al. 2024) differs from ``lrp`` in what is be
 expanded at x: ``R_i = x_i (R_i - s_i sum_j R_j)``, which is its plain gradient in terms of g. Layer and group norms are
 linear for the deviation that they divide by, so that their mean takes its part. The gamma rule favours the
 contributions that moved a unit the way it responded, as ``w + gamma w+`` where that was up (Montavon et al. 2019):
-without it relevance in a vision transformer is noisy. ``linear`` takes the network as the linear map that it is for
-this image, with all gates, attention weights, slopes ``y / x`` and deviations of norms held constant: what each unit
-then adds to the signal's sum of outputs, be that positive or negative.
+without it relevance in a vision transformer is noisy. ``linear`` holds gates, attention weights, slopes ``y / x`` and
+deviations of norms constant: what each unit then adds to the signal's sum of outputs, be that positive or negative.
 """
 
 from __future__ import annotations
@@ -126,16 +125,11 @@ class Gradients(ForwardPass):
         Returns:
             for each layer a tensor of the shape of its output.
         """
-        return self.in_places(self.propagated(signal, variant, epsilon=epsilon, gamma=gamma, layers=layers))
+        wanted = list(self.readings) if layers is None else list(layers)
+        return self.in_places(self.propagated(signal, variant, wanted, epsilon, gamma))
 
     def propagated(
-        self,
-        signal: Tensor,
-        variant: Variant = "grad",
-        *,
-        epsilon: float = 1e-9,
-        gamma: Gamma = NO_GAMMA,
-        layers: Sequence[str] | None = None,
+        self, signal: Tensor, variant: Variant, wanted: list[str], epsilon: float = 0.0, gamma: Gamma = NO_GAMMA
     ) -> dict[str, Tensor]:
         """The same in the shape of each layer's output, also where its grid is known."""
         check_shape(signal, self.output)
@@ -144,7 +138,6 @@ class Gradients(ForwardPass):
         if variant not in self._checked:
             _refuse_unruled(self.top, variant)
             self._checked.add(variant)
-        wanted = list(self.readings) if layers is None else list(layers)
         if not wanted:
             raise LayerError("no layer is read: name at least one")
         self._switch.variant, self._switch.epsilon, self._switch.gamma = variant, epsilon, gamma

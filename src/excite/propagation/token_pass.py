@@ -124,7 +124,7 @@ class TokenPass(Gradients):
         """For each layer from the highest down: its tokens' contributions [N, T], and the flow [N, T, T] above them."""
         layers = list(self.stream)[lowest:]
         edges = [edge for layer in layers for edge in self.stream[layer]]
-        arrived = self.propagated(signal, "linear", layers=[*layers, *edges])
+        arrived = self.propagated(signal, "linear", [*layers, *edges])
         terms: dict[str, tuple[Tensor, Tensor | None]] = {}
         for layer in reversed(layers):
             flows = [arrived[edge].to(_exact(signal)).sum(1) for edge in self.stream[layer]]
