@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from golden_networks import NETWORKS, PICTURE
+from golden_networks import NETWORKS, PICTURE, transformer
 from skimage import data
 from torch.nn import functional
 
 import excite
 from excite.io.files import atomic_write, save_text
+from excite.models import Preprocess
 from excite.propagation import ExcitationPass, prior
 
 FOLDER = Path(__file__).parents[1] / "tests" / "golden"
@@ -39,9 +40,13 @@ SHARE = 1e-3  # of mass and probability, relative
 PIXELS = 2  # of points and of the sides of boxes
 
 BY_GRADIENTS = [name for name, method in excite.METHODS.items() if method.forward == "gradients"]
+OF_ATTENTION = [name for name, method in excite.METHODS.items() if method.place == "attention"]
+OF_ANY = [name for name in excite.METHODS if name not in OF_ATTENTION]
+TRANSFORMER = "transformer"  # the small one with random weights
 LAYERS = ["stem", "blocks.4", "blocks.10", "blocks.14"]
 QUESTIONS: list[tuple[str, str, list[str], list[str], list[str] | None]] = [
-    ("efficientnet-lite0", "chelsea", ["tabby"], list(excite.METHODS), None),
+    ("efficientnet-lite0", "chelsea", ["tabby"], OF_ANY, None),
+    (TRANSFORMER, "chelsea", ["1"], ["mwp", "c-mwp", "c-mwp-channels", "attn-lrp", *OF_ATTENTION], None),
     ("efficientnet-lite0", "coffee", ["espresso", "cup"], ["mwp", "c-mwp"], LAYERS),
     ("efficientnet-lite0", "rocket", ["missile"], ["excite", "extent", "c-mwp"], None),
     ("everyday", "astronaut", ["person"], ["mwp", "c-mwp", "extent"], None),
@@ -52,7 +57,14 @@ Case = dict[str, Any]
 Loader = Callable[[str], excite.Classifier]
 
 
-def cases(load: Loader = excite.load, questions: list[Any] = QUESTIONS) -> Iterator[tuple[str, Case]]:
+def load_any(name: str) -> excite.Classifier:
+    """An embedded classifier, or the small transformer."""
+    if name == TRANSFORMER:
+        return excite.wrap(transformer(), preprocess=Preprocess(224, square=True), verify=False)
+    return excite.load(name)
+
+
+def cases(load: Loader = load_any, questions: list[Any] = QUESTIONS) -> Iterator[tuple[str, Case]]:
     """Every question with this code's answer: the map and what is read off it."""
     loaded: dict[str, excite.Classifier] = {}
     for model, photograph, concepts, methods, layers in questions:
@@ -149,7 +161,7 @@ def moved(old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> float:
 
 def in_double(model: str) -> excite.Classifier:
     """A classifier that computes in double precision, on the same float32 images."""
-    classifier = excite.load(model)
+    classifier = load_any(model)
     classifier.module.double().register_forward_pre_hook(lambda _module, given: (given[0].double(),))
     return classifier
 

@@ -96,3 +96,32 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
         nn.Conv2d(WIDTH, WIDTH, 3, padding=2, dilation=2), nn.ReLU(), nn.LocalResponseNorm(3)
     ),
 }
+
+
+class SmallTransformer(nn.Module):
+    """Patches of 56 pixels and a class token, through four blocks with attention, in single or double precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, WIDTH, 56, 56)
+        self.first = nn.Parameter(torch.zeros(1, 1, WIDTH))
+        blocks = (nn.TransformerEncoderLayer(WIDTH, 2, 2 * WIDTH, 0.0, "gelu", 1e-5, True, True) for _ in range(4))
+        self.blocks = nn.Sequential(*blocks)
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits from the class token."""
+        tokens = self.patches(images).flatten(2).transpose(1, 2)
+        tokens = self.blocks(torch.cat([self.first.expand(len(tokens), -1, -1), tokens], 1))
+        logits: Tensor = self.head(self.norm(tokens[:, 0]))
+        return logits
+
+
+def transformer() -> nn.Module:
+    """The small transformer with random weights."""
+    network = SmallTransformer().eval()
+    drawn = torch.Generator().manual_seed(4)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(0.4 * torch.randn(parameter.shape, generator=drawn))
+    return network

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from method_names import FOR_ANY_NETWORK
 from PIL import Image
 from skimage import data
 from torch import nn
@@ -210,14 +211,14 @@ class TestLayers:
             (alone,) = excite.attend(classifier, chelsea, found.concept, layer=found.layer)
             same(found, alone)
 
-    @pytest.mark.parametrize("method", excite.METHODS)
+    @pytest.mark.parametrize("method", FOR_ANY_NETWORK)
     def test_a_network_of_ones_own_needs_no_layer(self, method):
         (found,) = excite.attend(small(), noise(40, 30), 1, method=method)
         at_input, nearer = excite.METHODS[method].place == "input", len(excite.METHODS[method].scales) > 1
         assert found.layer == ("input" if at_input else "5")
         assert found.values.shape == ((30, 40) if at_input else (27, 37) if nearer else (15, 20))
 
-    @pytest.mark.parametrize("method", [name for name, method in excite.METHODS.items() if method.place != "input"])
+    @pytest.mark.parametrize("method", [name for name in FOR_ANY_NETWORK if excite.METHODS[name].place != "input"])
     def test_the_default_layer_lies_below_the_last_weights(self, method):
         """Read at the classifier itself, a contrast would be refused and a plain map would say nothing."""
         torch.manual_seed(1)
@@ -374,7 +375,7 @@ class TestNetworksOfOnesOwn:
         assert found.probability == pytest.approx(probability)
 
     @pytest.mark.filterwarnings("ignore::excite.errors.TrainingModeWarning")
-    @pytest.mark.parametrize("method", excite.METHODS)
+    @pytest.mark.parametrize("method", FOR_ANY_NETWORK)
     def test_one_in_training_is_left_as_it_was(self, method):
         network = small_network().train()
         network[0].eval()

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from method_names import FOR_ANY_NETWORK
 from torch import nn
 
 import excite
@@ -42,7 +43,7 @@ def test_the_most_probable_by_default(net, images):
     assert torch.equal(excite.attribute(net, images), excite.attribute(net, images, best))
 
 
-@pytest.mark.parametrize("method", excite.METHODS)
+@pytest.mark.parametrize("method", FOR_ANY_NETWORK)
 def test_every_method(net, images, method):
     found = excite.attribute(net, images, 1, method)
     assert found.shape == (3, 1, 16, 12)

@@ -10,6 +10,7 @@ import pyarrow
 import pytest
 import torch
 from accelerator import DEVICE, Accelerator
+from method_names import FOR_ANY_NETWORK
 from PIL import Image
 from pyarrow import parquet
 from skimage import data
@@ -18,7 +19,6 @@ from torch import nn
 import excite
 from excite.errors import ModelError
 from excite.export.export import export
-from excite.methods import METHODS
 from excite.models import Choice, Preprocess
 from excite.models.classifier import on_cpu
 from excite.propagation import rules
@@ -113,7 +113,7 @@ def test_a_network_without_numbers_of_its_own_runs_on_the_cpu():
     assert (classifier.device, classifier.dtype) == (torch.device("cpu"), torch.float32)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FOR_ANY_NETWORK)
 def test_every_method_stays_on_the_accelerator(chelsea, method):
     (exact,) = excite.attend(small(), chelsea, 1, method=method)
     classifier = small()

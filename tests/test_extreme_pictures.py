@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from method_names import FOR_ANY_NETWORK
 from torch import nn
 
 import excite
@@ -12,7 +13,7 @@ from excite.errors import ExciteError, ImageError, LostSignalWarning, NumberErro
 from excite.models import Preprocess, wrap
 
 NAN = float("nan")
-ONE_LOOK = [name for name, method in excite.METHODS.items() if method.scales == (1.0,)]
+ONE_LOOK = [name for name in FOR_ANY_NETWORK if excite.METHODS[name].scales == (1.0,)]
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8)
 
 
@@ -55,7 +56,7 @@ def maps(model, picture, method):
     return found, [warning for warning in said if warning.category is LostSignalWarning]
 
 
-@pytest.mark.parametrize("method", excite.METHODS)
+@pytest.mark.parametrize("method", FOR_ANY_NETWORK)
 def test_broken_weights_and_the_layer_that_overflows_are_named(method):
     with pytest.raises(NumberError, match=r"weights hold NaN in '3\.weight'"):
         excite.attend(classifier(broken), NOISE, "cat", method=method)
@@ -73,7 +74,7 @@ def test_a_picture_that_is_prepared_badly_is_named(method):
         excite.attend(classifier(preprocess=divided), NOISE, "cat", method=method)
 
 
-@pytest.mark.parametrize("method", excite.METHODS)
+@pytest.mark.parametrize("method", FOR_ANY_NETWORK)
 def test_nothing_to_explain(method):
     """All weights are 0, and every logit is exactly 0: winners say that nothing arrived, gradients that all is flat."""
     found, said = maps(classifier(zeroed), NOISE, method)
@@ -82,7 +83,7 @@ def test_nothing_to_explain(method):
     assert method == "center" or all(each.mass == 0 for each in found)
 
 
-@pytest.mark.parametrize("method", excite.METHODS)
+@pytest.mark.parametrize("method", FOR_ANY_NETWORK)
 def test_the_smallest_and_the_longest_pictures_and_those_of_one_colour(method):
     shapes = [(1, 1), (1, 300), (2000, 3), (40, 56), *([(4000, 5000)] if method == "c-mwp" else [])]
     for shape, value in zip(shapes, (200, 0, 255, 0, 90), strict=False):

@@ -175,9 +175,9 @@ def test_a_network_that_loses_something_says_where_and_one_that_is_refused_says_
     row = measured("test_convnext")
     assert row["status"] == "kept"
     assert row["lost"]["mean"][0] == pytest.approx(1 - min(row["lowest"]["mass"]), abs=1e-3)
-    row = measured("test_vit")
+    row = measured("sequencer2d_s")
     assert row["status"] == "refused"
-    assert "scaled_dot_product_attention" in row["reason"]
+    assert "lstm" in row["reason"]
     assert "lowest" not in row
 
 

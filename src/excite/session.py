@@ -124,7 +124,8 @@ class Session:
         In the stream of tokens of a transformer the neurons are tokens (`TokenPass`), in all other layers channels.
         """
         if set(layers) <= set(self.stream):
-            return self._pass(TokenPass, "tokens", scale, self.stream)
+            read = [layer for layer in self._layers_read("excitation", scale) if layer in self.stream]
+            return self._pass(TokenPass, "tokens", scale, self.stream, read)
         return self.excitation(scale)
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
@@ -146,7 +147,7 @@ class Session:
         lowest = min((k for k, name in enumerate(names) if name in read), default=len(names))
         return {name: whole[name] for name in names[lowest:]}
 
-    def _pass(self, kind: Callable[..., Pass], name: str, scale: float, layers: Any) -> Pass:
+    def _pass(self, kind: Callable[..., Pass], name: str, scale: float, layers: Any, read: Sequence[str] = ()) -> Pass:
         forward: Pass | None = self._passes.get((name, scale))
         if forward is None:
             if not self._passes:
@@ -158,7 +159,7 @@ class Session:
             for layer in maps:
                 check_spatial(layer, forward.activations[layer])
             if self.classifier.verified is not None:
-                self._verify(tuple(maps), scale, self.classifier.verified)
+                self._verify(tuple(read or maps), scale, self.classifier.verified)
             self._passes[name, scale] = forward
         return forward
 

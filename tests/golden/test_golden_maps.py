@@ -50,7 +50,8 @@ def test_every_answer_is_golden(recipe, golden):
 
 
 def test_they_cover_every_method_and_are_small(recipe, golden):
-    methods = {name.split()[3] for name in golden if name.startswith("efficientnet-lite0 chelsea")}
+    asked = ("efficientnet-lite0 chelsea", "transformer chelsea")
+    methods = {name.split()[3] for name in golden if name.startswith(asked)}
     assert methods == set(excite.METHODS)
     assert sum(name.startswith("network") for name in golden) == 2 * len(recipe.NETWORKS)
     assert sum(path.stat().st_size for path in recipe.FOLDER.iterdir() if path.is_file()) < 300_000

@@ -58,8 +58,9 @@ def test_a_phrase_is_the_mean_of_its_words_and_its_head_counts_more(classifier, 
 
 def test_all_phrases_come_from_one_forward_pass_and_each_word_from_one_signal(classifier, picture, monkeypatch):
     passes, asked, classifier = [], [], replace(classifier, verified=None, trial=False)
-    classifier.module.conv.register_forward_hook(lambda *_: passes.append(1))
     session = PhraseSession(classifier, picture, [C_MWP], side=56)
+    session.grids(["conv"])  # one run to know which layers are maps, for each classifier
+    classifier.module.conv.register_forward_hook(lambda *_: passes.append(1))
     answer = session.attend
 
     def spy(method, cues, pictures):

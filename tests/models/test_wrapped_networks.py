@@ -1,6 +1,7 @@
 """Networks of others as they come: their sizes, preprocessing, labels and errors; and layers that are no maps."""
 
 import copy
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -70,8 +71,8 @@ class TestSizes:
 
     def test_a_size_that_was_asked_for_is_kept(self):
         zoo.timm_models()
-        classifier = excite.load("timm:vit_tiny_patch16_224", weights="random", size=96)
-        with pytest.raises(ModelError, match=r"fails on an image preprocessed to 3 x 96 x 96.*224"):
+        classifier = excite.load("timm:beit_base_patch16_224", weights="random", size=96)
+        with pytest.raises(ModelError, match=r"fails on an image preprocessed to 3 x 96 x 96"):
             excite.attend(classifier, NOISE, 1, method="grad-cam")
 
 
@@ -125,7 +126,8 @@ class TestPreprocessing:
         timm = zoo.timm_models()
         network = timm.create_model("vit_tiny_patch16_384", pretrained=False).eval()
         classifier = excite.wrap(network)
-        assert classifier.preprocess == excite.load("timm:vit_tiny_patch16_384", weights="random").preprocess
+        loaded = excite.load("timm:vit_tiny_patch16_384", weights="random").preprocess
+        assert loaded == Preprocess(**{**vars(classifier.preprocess), "multiple": 16})  # made to take larger images
         assert classifier.prepared(NOISE).shape == (3, 384, 384)
 
     def test_of_an_image_processor(self):
@@ -231,28 +233,31 @@ def swin(**options):
     return excite.wrap(Swin().eval(), preprocess=Preprocess(32, square=True), verify=False, **options)
 
 
+MAPS = ["proj", "block.norm", "block.proj", "block", "back"]  # of `Swin`; most have their channels last
+
+
 class TestMaps:
     def test_only_maps_are_found(self):
-        assert [layer.name for layer in spatial_layers(Swin(), torch.zeros(1, 3, 32, 32))] == ["proj", "back"]
+        assert [layer.name for layer in spatial_layers(Swin(), torch.zeros(1, 3, 32, 32))] == MAPS
 
     @pytest.mark.parametrize("method", [name for name in excite.METHODS if name != "cam"])
     def test_every_method_reads_one_or_says_why_not(self, method):
         try:
             (found,) = excite.attend(swin(), NOISE, 1, method=method)
         except ExciteError as error:
-            assert "no top-down rule" in str(error) or "cam cannot be read" in str(error)  # noqa: PT017
+            assert re.search("no top-down rule|cam cannot be read|through attention between all", str(error))  # noqa: PT017
         else:
-            assert set(found.layer.split("+")) <= {"proj", "back", "input"}
+            assert set(found.layer.split("+")) <= {*MAPS, "input"}
 
     @pytest.mark.parametrize("method", ["grad-cam", "c-mwp"])
     @pytest.mark.parametrize(
         ("layer", "reason"),
-        [("block.softmax", "each pair of positions"), ("block", "channels last"), ("block.norm", "channels last")],
+        [("block.softmax", "each pair of positions")],
     )
     def test_what_is_none_is_refused(self, layer, reason, method):
         of_its_own = [(swin(layer=layer), None)] if method == "c-mwp" else []
         for classifier, named in ((swin(), layer), *of_its_own):
-            with pytest.raises(LayerError, match=rf"'{layer}' is no map: .*{reason}.*maps: proj, back"):
+            with pytest.raises(LayerError, match=rf"'{layer}' is no map: .*{reason}.*maps: {', '.join(MAPS)}"):
                 excite.attend(classifier, NOISE, 1, layer=named, method=method)
 
     def test_one_of_unknown_origin_may_be_named(self):
@@ -276,4 +281,4 @@ class TestMaps:
         network = zoo.timm_models().create_model(name, pretrained=False).eval()
         classifier = excite.wrap(network, verify=False)
         (found,) = excite.attend(classifier, NOISE, 1, method="grad-cam")
-        assert found.layer == {"s": "patch_embed.proj", "m": "norm"}[name[0]]
+        assert found.layer == "norm"

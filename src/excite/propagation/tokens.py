@@ -24,6 +24,7 @@ class TokenGrid:
         channels: and of the channels.
 
     Example:
+        >>> import torch
         >>> grid = TokenGrid(2, 2, dims=(-2,), tokens=(1, 2, 3, 4), count=5)  # a class token, then 2 x 2 of the image
         >>> values = torch.arange(5.0)[None, :, None]
         >>> grid.as_map(values)
