@@ -29,6 +29,7 @@ def case(*commands, **more):
 
 
 MODELS = "--model colours"
+WEIGHTS_KEY = ("", r"^[0-9a-f]{64}$")  # hashes trained weights, whose last bits depend on the processor
 CODE_KEY = ("", r"^[0-9a-f]{16}$")  # hashes the code that was run
 POINTING = f"bench pointing --data voc {MODELS} --methods c-mwp,mwp,grad,cam,center"
 LOCALIZATION = f"bench localization --data imagenet {MODELS} --methods mwp,extent,grad --held-out 0.4"
@@ -57,7 +58,7 @@ CASES = {
         ),
     ),
     "attend packages": case(
-        "attend cat.png 3 --model torchvision:squeezenet1_1 --weights random --size 96 --no-overlays --json",
+        "attend cat.png 3 --model torchvision:squeezenet1_1 --weights random --size 96 --alpha 1 --no-overlays --json",
         "attend cat.png 3 --model timm:test_resnet --weights random --no-overlays --json",
     ),
     "ground": case(
@@ -143,13 +144,15 @@ CASES = {
         "bench pointing --data voc --model out --methods mwp,c-mwp --no-page --out scored --json",
         forget=("excite-out",),
     ),
-    "finetune augment": case("finetune --data voc --split val --model tiny --augment --batch 4 --out out"),
+    "finetune augment": case(
+        "finetune --data voc --split val --model tiny --augment --batch 4 --out out", masks=(WEIGHTS_KEY,)
+    ),
     "train tags": case(
         f"{TRAIN} --out out --json",
         f"{TRAIN} --views 2 --layers all --out views",
         "attend photos/000000.png red --model out --no-overlays --json",
         "tags stats kept.parquet --measures out/measures.csv --json",
-        masks=(("curves.csv", r"[\d.]+$"),),
+        masks=(("curves.csv", r"[\d.]+$"), WEIGHTS_KEY),
         forget=("excite-out",),
     ),
     "tags clean": case(
