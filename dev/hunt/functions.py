@@ -94,6 +94,7 @@ def result(case: Case, output: int, x: Tensor) -> Tensor:
 
 def hunt_function(function: Function, most: int) -> Iterator[Tried]:
     """All calls of a function, with some of its samples."""
+    looked: dict[tuple[object, ...], Seen] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"), quick_seeds():
         warnings.simplefilter("ignore")
         for case in function.cases(most):
@@ -106,10 +107,11 @@ def hunt_function(function: Function, most: int) -> Iterator[Tried]:
                 yield Tried(case, 0, EQUAL, NO_TENSOR)
             for output, y in enumerate(outputs[:OUTPUTS]):
                 if 0 < y.numel() <= 2 * MANY and case.operation not in MEMORY and not composed(case):
-                    yield from _tried(case, output, whole=not (y.is_floating_point() or y.is_complex()))
+                    yield from _tried(case, output, looked, whole=not (y.is_floating_point() or y.is_complex()))
 
 
-def _tried(case: Case, output: int, *, whole: bool) -> Iterator[Tried]:
+def _tried(case: Case, output: int, looked: dict[tuple[object, ...], Seen], *, whole: bool) -> Iterator[Tried]:
+    """One result of a call; ``looked`` keeps what was seen, which is the same for each spelling of the call."""
     x = torch.cat([each.reshape(-1) for each in case.given])
     y = result(case, output, x.clone())
     if not bool(torch.isfinite(y).all()):
@@ -125,14 +127,18 @@ def _tried(case: Case, output: int, *, whole: bool) -> Iterator[Tried]:
         except Exception:  # noqa: BLE001 - out of its domain
             return np.full(len(y), np.nan)
 
-    here = x.numpy().copy()
+    def seen() -> Seen:
+        call = (case.number, case.live, output)
+        if call not in looked:
+            looked[call] = look(values, x.numpy().copy())
+        return looked[call]
+
     if answer.error is None:
-        seen = look(values, here)
-        verdict, said = _compared(case, seen, rows, answer)
+        verdict, said = _compared(case, seen(), rows, answer)
         yield Tried(case, output, verdict, _how(answer.rules), said)
     elif case.operation in CONSTANTS and answer.refusal == REFUSED:
         yield Tried(case, output, UNHELPFUL, CONSTANT, answer.said)
-    elif answer.refusal == LOST and look(values, here).constant:
+    elif answer.refusal == LOST and seen().constant:
         yield Tried(case, output, EQUAL, CONSTANT)
     else:
         yield Tried(case, output, answer.refusal, SELECTS if whole else "", answer.said)

@@ -89,11 +89,10 @@ CASES = {
         "check colours photos --method center --only randomisation,classes --no-page --out center",
     ),
     "check embedded": case(
-        "check efficientnet-lite0 --limit 1 --only mass,values,classes --no-page --json",
+        "check efficientnet-lite0 --limit 1 --only mass --no-page --json",
         masks=(CODE_KEY,),  # which hashes where scikit-image is installed
     ),
     "export": case(
-        "export tiny --pt2 out/map.pt2 --no-dynamic --json",
         "export colours --onnx out/map.onnx --layer 1 --method mwp --check photos --limit 2 --json",
     ),
     "ls": case(

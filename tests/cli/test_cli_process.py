@@ -29,7 +29,7 @@ def album(tmp_path_factory):
     for number in range(8):
         coffee.crop((10 * number, 0, 300 + 10 * number, 300)).save(folder / "photos" / f"{number:02}.png")
     with (folder / "out.jsonl").open("w") as out:
-        shown = on_a_terminal(folder, "attend", "photos", "cup", "--json", "--out", "whole", stdout=out)
+        shown = on_a_terminal(folder, "attend", "photos", "cup", "--size", 96, "--json", "--out", "whole", stdout=out)
     return folder, (folder / "out.jsonl").read_text(), shown
 
 

@@ -9,8 +9,7 @@ from PIL import Image
 from skimage import data
 
 from excite.export.formats import program
-from excite.export.trace import STEPS, MapModule, Sizes, _serves, trace_map
-from excite.models import load
+from excite.export.trace import trace_map
 
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
 
@@ -57,9 +56,3 @@ def test_the_embedded_network_and_the_example_of_the_docs(excite, here):
     exec(example, found)  # noqa: S102 - it is ours
     assert found["attention"].shape == (1, 7, 7)
     assert found["attention"].max() > 0
-
-
-def test_the_embedded_network_serves_sizes_in_steps_of_32():
-    module = MapModule(load("efficientnet-lite0").module, "blocks.14", "c-mwp")
-    served = {step: _serves(module, Sizes(224, 224, step=step, batch=True)) for step in STEPS}
-    assert served == {1: False, 32: True}

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from excite.export.export import compare, quiet_torch
 from excite.export.formats import open_onnx, open_pt2, program, write_onnx, write_pt2
-from excite.export.trace import MapModule, Sizes, trace_map
+from excite.export.trace import STEPS, MapModule, Sizes, _serves, trace_map
 from excite.models import fully_convolutional
 
 pytest.importorskip("onnxruntime")
@@ -64,6 +64,13 @@ def smooth():
     """Activations that go below 0, and whatever the size of the image, a full connection of as many inputs."""
     pooling = [nn.AdaptiveAvgPool2d((3, 2)), nn.Flatten()]
     return nn.Sequential(conv(3, 4, stride=2), nn.SiLU(), conv(4, 6), nn.LeakyReLU(), *pooling, nn.Linear(6 * 6, 4))
+
+
+class PaddedWhereOdd(nn.Sequential):
+    """One more row and column where a side is odd: one graph serves only sides of one kind."""
+
+    def forward(self, x):
+        return super().forward(nn.functional.pad(x, (0, 1, 0, 1)) if x.shape[2] % 2 or x.shape[3] % 2 else x)
 
 
 class Case(NamedTuple):
@@ -204,3 +211,8 @@ def test_work_that_is_never_needed_is_left_out():
     names = [str(node.target) for node in traced("mwp").graph.graph.nodes]
     assert names.count("aten.convolution.default") == 2 + 2  # the network's own; the upper one's total and transpose
     assert not any(name.endswith(("_.default", "_.Tensor")) for name in names)
+
+
+def test_sides_in_steps_where_not_every_size_fits():
+    module = MapModule(PaddedWhereOdd(conv(3, 4, stride=2), nn.ReLU(), *head(4)).eval(), "1", "mwp")
+    assert {step: _serves(module, Sizes(32, 32, step=step)) for step in STEPS} == {1: False, 32: True}

@@ -22,18 +22,14 @@ NON_NEGATIVE = {
     "inception_v3": "maxpool1",
     "resnet18": "maxpool",
     "resnet50": "maxpool",
-    "resnext50_32x4d": "maxpool",
     "densenet121": "features.pool0",
     "shufflenet_v2_x0_5": "maxpool",
-    "regnet_x_400mf": "stem",
 }
 # Networks with linear bottlenecks, SiLU or GELU: signed activations, so some units are lost; never too much.
 SIGNED = {
     "mobilenet_v2": "features.1",
     "mobilenet_v3_small": "features.0",
-    "mnasnet0_5": "layers.8",
     "efficientnet_b0": "features.0",
-    "efficientnet_v2_s": "features.0",
     "regnet_y_400mf": "stem",
     "convnext_tiny": "features.0",
     "swin_t": "features.0",

@@ -132,7 +132,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(rows=ROWS, least=st.integers(0, 4), first=st.integers(1, 6), data=st.data())
 def test_as_comparing_all_with_all(tmp_path_factory, rows, least, first, data):
     overlap = data.draw(st.integers(0, first - 1))
