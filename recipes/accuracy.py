@@ -80,8 +80,8 @@ def main() -> None:
         with Image.open(path) as file:
             picture = file.convert("RGB")
         for way, prepare in prepared.items():
-            logits = classifier.module(prepare(picture)[None])[0]
-            ranks[way].append(int((logits > logits[truth]).sum()))
+            scores = classifier.probabilities(classifier.logits(prepare(picture)[None]))[0]
+            ranks[way].append(int((scores > scores[truth]).sum()))
 
     for way, above in ranks.items():
         top1, top5 = (100 * sum(rank < best for rank in above) / len(above) for best in (1, 5))

@@ -6,18 +6,27 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from PIL import Image
 
 from excite.experiments.base import method_layer
-from excite.experiments.localization.run import RULES, LocalizationRun, best_layers, difference
+from excite.experiments.localization.run import RULES, LocalizationRun, best_layers, difference, differences
 from excite.experiments.published import LOCALIZATION, LOCALIZED_DATA, LOCALIZED_ON, WORDS
 from excite.experiments.report import figures, tables
 from excite.experiments.report.examples import EXAMPLES, WIDTH, Example, MapCases, dashed, framed, rows_to_show
 from excite.experiments.report.page import Report
-from excite.experiments.report.tables import DASH, NOTHING, Cell, Table, main_method, methods_of, models_of
+from excite.experiments.report.tables import (
+    DASH,
+    NOTHING,
+    Cell,
+    Table,
+    estimate_fields,
+    main_method,
+    methods_of,
+    models_of,
+)
 from excite.io.text import markdown_list
 from excite.metrics.boxes import ALPHAS, MATCH, as_boxes, box_areas, box_iou, shared_areas
 from excite.metrics.statistics import Share
@@ -102,7 +111,7 @@ class LocalizationReport(Report[LocalizationRun]):
         return told
 
     def spreadsheets(self) -> dict[str, Lines]:
-        """All rows, and the error at every threshold."""
+        """All rows, the error at every threshold, and the difference of each pair of rows of a network."""
         rows = [row for run in self.runs for row in run.rows]
         curves = [
             {**row.names, "rule": rule, "threshold": threshold, "error": round(error, 2)}
@@ -110,7 +119,16 @@ class LocalizationReport(Report[LocalizationRun]):
             for rule, result in row.rules.items()
             for threshold, error in zip(RULES[rule].thresholds, result.curve, strict=True)
         ]
-        return {"rows.csv": [_flat(row) for row in rows], "curves.csv": curves}
+        found = {"rows.csv": [_flat(row) for row in rows], "curves.csv": curves}
+        return found | tables.differences_csv(pair for run in self.runs for pair in self._differences(run))
+
+    @staticmethod
+    def _differences(run: LocalizationRun) -> Iterator[tuple[LocalizationRow, LocalizationRow, dict[str, Any]]]:
+        """Each pair of rows of a network, with the error of the first less that of the other, in points."""
+        pairs = list(combinations(run.rows, 2))
+        found = differences(run.records, run.reported, [(one.key, other.key) for one, other in pairs])
+        for (one, other), gap in zip(pairs, found, strict=True):
+            yield one, other, {**estimate_fields("error", gap), "p": f"{gap.p:.4f}"}
 
     def markdown(self) -> list[str]:
         """The table, the sentences, and the paper's table."""

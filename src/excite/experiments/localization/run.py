@@ -22,7 +22,7 @@ from excite.readouts.box import component_boxes
 from excite.readouts.overlay import upsample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -259,15 +259,24 @@ def difference(records: Sequence[Entry], reported: Collection[str], one: MethodL
 
     It is paired, so its interval is narrower than theirs; the standard error is clustered by image.
     """
-    maps = {each.key: each for each in split_maps(records, reported)}
-    misses = [maps[key].misses("paper") for key in (one, other)]
-    gaps = misses[0].astype(int) - misses[1]
-    pairs = [len(record["targets"]) for record in records if record["image"] in reported]
-    strays = np.bincount(np.repeat(np.arange(len(pairs)), pairs), weights=gaps - gaps.mean())
-    error = math.sqrt((strays**2).sum() * len(strays) / max(len(strays) - 1, 1)) / len(gaps)
-    value, half = float(gaps.mean()), Z * error
-    p = paired_test(*(each.tolist() for each in misses))
-    return Difference(100 * value, 100 * (value - half), 100 * (value + half), p)
+    return next(differences(records, reported, [(one, other)]))
+
+
+def differences(
+    records: Sequence[Entry], reported: Collection[str], pairs: Iterable[tuple[MethodLayer, MethodLayer]]
+) -> Iterator[Difference]:
+    """The same for each of some pairs."""
+    missed = {each.key: each.misses("paper") for each in split_maps(records, reported)}
+    targets = [len(record["targets"]) for record in records if record["image"] in reported]
+    image = np.repeat(np.arange(len(targets)), targets)  # of each pair of an image and a category
+    for pair in pairs:
+        one, other = (missed[key] for key in pair)
+        gaps = one.astype(int) - other
+        strays = np.bincount(image, weights=gaps - gaps.mean())
+        error = math.sqrt((strays**2).sum() * len(strays) / max(len(strays) - 1, 1)) / len(gaps)
+        value, half = float(gaps.mean()), Z * error
+        p = paired_test(one.tolist(), other.tolist())
+        yield Difference(100 * value, 100 * (value - half), 100 * (value + half), p)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from excite.experiments.base import method_layer
-from excite.experiments.pointing.run import PROTOCOLS, PointingRun, best_rows, difference, hits_within, wins
+from excite.experiments.pointing.run import (
+    PROTOCOLS,
+    PointingRun,
+    best_rows,
+    difference,
+    differences,
+    hits_within,
+    wins,
+)
 from excite.experiments.published import CONTRAST, POINTING, WORDS, pair_words
 from excite.experiments.report import figures, tables
 from excite.experiments.report.examples import Example, MapCases, outline, outlined, rows_to_show
 from excite.experiments.report.page import Report
-from excite.experiments.report.tables import DASH, NOTHING, Cell, Table, main_method, methods_of, models_of
+from excite.experiments.report.tables import (
+    DASH,
+    NOTHING,
+    Cell,
+    Table,
+    estimate_fields,
+    main_method,
+    methods_of,
+    models_of,
+)
 from excite.io.text import markdown_list
 from excite.metrics.statistics import RESAMPLES
 from excite.readouts.overlay import overlay
@@ -121,7 +138,7 @@ class PointingReport(Report[PointingRun]):
         return told
 
     def spreadsheets(self) -> dict[str, Lines]:
-        """All rows, and the hits of each category."""
+        """All rows, the hits of each category, and the difference of each pair of rows of a network."""
         return {
             "rows.csv": [tables.flat(row.to_dict(), last=True) for row in self.rows],
             "categories.csv": [
@@ -137,7 +154,15 @@ class PointingReport(Report[PointingRun]):
                 for category, share in row.all.categories.items()
                 for hard in [row.difficult and row.difficult.categories.get(category)]
             ],
+            **tables.differences_csv(line for run in self.runs for line in self._differences(run)),
         }
+
+    def _differences(self, run: PointingRun) -> Iterator[tuple[PointingRow, PointingRow, dict[str, Any]]]:
+        """Each pair of rows of a network, with the lead of the first in points."""
+        pairs = list(combinations(run.rows, 2))
+        found = differences(run.records, [(one.key, other.key) for one, other in pairs], **self.tolerance)
+        for (one, other), lead in zip(pairs, found, strict=True):
+            yield one, other, estimate_fields("all", lead.all) | estimate_fields("difficult", lead.difficult)
 
     def markdown(self) -> list[str]:
         """The tables, the sentences, and the rule of a hit."""

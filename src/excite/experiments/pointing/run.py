@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from excite.metrics.statistics import Estimate, Share, interval, mean_shares, re
 from excite.readouts.box import maximum_point
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -96,9 +97,21 @@ def difference(
     records: Sequence[Entry], one: MethodLayer, other: MethodLayer, tolerance: float, *, inclusive: bool = True
 ) -> Difference:
     """The lead of ``one`` over ``other`` (each a method and a layer) in points, by a paired bootstrap."""
+    return next(differences(records, [(one, other)], tolerance, inclusive=inclusive))
+
+
+def differences(
+    records: Sequence[Entry],
+    pairs: Iterable[tuple[MethodLayer, MethodLayer]],
+    tolerance: float,
+    *,
+    inclusive: bool = True,
+) -> Iterator[Difference]:
+    """The same for each of some pairs; all are resampled together."""
     is_hit = hits_within(tolerance, inclusive=inclusive)
     every, hard = HitTable(records, is_hit), HitTable(_difficult(records), is_hit)
-    return Difference(every.difference(one, other), hard.difference(one, other) if hard.hits else None)
+    for pair in pairs:
+        yield Difference(every.difference(*pair), hard.difference(*pair) if hard.hits else None)
 
 
 def hits_within(tolerance: float, *, inclusive: bool) -> Callable[[float | None], bool]:
@@ -132,20 +145,24 @@ class HitTable:
                 for found in target["maps"]:
                     self.hits[base.method_layer(found)][cell] = is_hit(found["distance"])
 
+    @cached_property
+    def resampled(self) -> dict[MethodLayer, NDArray[np.float64]]:
+        """The mean of each method and layer in each resample of the images, the same resamples for all."""
+        return dict(zip(self.hits, resampled_means(self.asked, list(self.hits.values())), strict=True))
+
     def scores(self) -> dict[MethodLayer, Score]:
         """The score of each method and layer."""
         scores, pairs = {}, self.asked.sum(axis=0).tolist()
-        drawn = resampled_means(self.asked, list(self.hits.values())) if self.hits else ()
-        for (key, hits), means in zip(self.hits.items(), drawn, strict=True):
+        for key, hits in self.hits.items():
             counts = zip(self.categories, hits.sum(axis=0).tolist(), pairs, strict=True)
             shares = {category: Share(hit, total) for category, hit, total in counts}
-            scores[key] = Score(*_percent(self._mean(key), means), sum(pairs), shares)
+            scores[key] = Score(*_percent(self._mean(key), self.resampled[key]), sum(pairs), shares)
         return scores
 
     def difference(self, one: MethodLayer, other: MethodLayer) -> Estimate:
         """The difference of two means, in points."""
-        means = resampled_means(self.asked, [self.hits[one], self.hits[other]])
-        return Estimate(*_percent(self._mean(one) - self._mean(other), means[0] - means[1]))
+        gaps = self.resampled[one] - self.resampled[other]
+        return Estimate(*_percent(self._mean(one) - self._mean(other), gaps))
 
     def _mean(self, key: MethodLayer) -> float:
         """The mean over categories of the share of hits."""

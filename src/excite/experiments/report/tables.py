@@ -115,6 +115,14 @@ def csv_table(lines: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
+def differences_csv(pairs: Iterable[tuple[MethodRow, MethodRow, Mapping[str, Any]]]) -> dict[str, Lines]:
+    """``differences.csv``: pairs of rows, each with paired differences; no file where there is one row only."""
+    lines = [
+        flat({**one.names, "other": other.method, "other_layer": other.layer, **lead}) for one, other, lead in pairs
+    ]
+    return {"differences.csv": lines} if lines else {}
+
+
 def markdown_table(lines: Sequence[Mapping[str, str]]) -> str:
     """Lines with the same columns as a Markdown table; whatever they hold is text, and no markup."""
     cells = [list(lines[0]), ["---"] * len(lines[0]), *(list(line.values()) for line in lines)]
