@@ -184,7 +184,7 @@ TWO = (FC, row("other InnerProduct data", num_output=3), row("prob Softmax fc"))
 
 
 def test_several_outputs_are_to_be_chosen_from():
-    with pytest.raises(ModelError, match=r"net has several outputs, fc, other; choose one with output=: take i"):
+    with pytest.raises(ModelError, match=r"net has several outputs, fc, other: choose one with output=, or"):
         network(*TWO)
     assert network(*TWO, output="other").initialise()(pictures()).shape == (2, 3)
     for output in ("fc", "prob"):

@@ -151,8 +151,8 @@ def _up_to_the_logits(definition: Network, output: str | None) -> tuple[list[Lay
             unread.pop(bottom, None)
         unread.update(dict.fromkeys(layer.tops))
     if len(unread) != 1:
-        found = f"several outputs, {', '.join(unread)}; choose one with output=" if unread else "no output"
-        raise ModelError(f"{definition.name} has {found}: take its deploy.prototxt, with these weights for it.")
+        found = f"several outputs, {', '.join(unread)}: choose one with output=, or" if unread else "no output:"
+        raise ModelError(f"{definition.name} has {found} take its deploy.prototxt, with these weights for it.")
     (found,) = unread
     return _feeding(layers, {found}), found
 
