@@ -89,5 +89,7 @@ def test_finetune_with_a_file_of_vgg16(excite, here, monkeypatch):
     assert saved.keys() == given.keys()
     assert [name for name in given if not saved[name].equal(given[name])] == ["fc8.weight", "fc8.bias"]
     assert saved["fc8.weight"].shape == (2, NARROW)
-    (answer,) = excite("attend", "photos/red/1.png", "red", "--model", "out", "--json", "--no-overlays").answers
+    (answer,) = excite(
+        "attend", "photos/red/1.png", "red", "--model", "out", "--method", "mwp", "--json", "--no-overlays"
+    ).answers
     assert answer["maps"][0]["layer"] == "pool4"
