@@ -64,7 +64,7 @@ class TestBench:
     def test_usual_and_all_methods(self, bench, name):
         usual = {"pointing": POINTING_METHODS, "localization": LOCALIZATION_METHODS, "grounding": GROUNDING_METHODS}
         for methods in {usual[name]} if name == "grounding" else {usual[name], "all"}:
-            (answer,) = bench(name, "--limit", 1, "--json", methods=methods).answers
+            (answer,) = bench(name, "--limit", 2, "--json", methods=methods).answers
             told = {what.split(" at ")[0] for what in answer["left_out"]["colours"]["unreadable"]}
             asked = list(METHODS) if methods == "all" else methods.split(",")
             rows = [row["method"] for row in answer["rows"] if row["method"] != "proposals"]

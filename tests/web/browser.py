@@ -36,6 +36,11 @@ def chromium():
         browser.close()
 
 
+def new_context(browser, viewport, **more):
+    """A context in which nothing moves by itself: each moment that the server takes would be drawn sixty times."""
+    return browser.new_context(viewport=viewport, accept_downloads=True, reduced_motion="reduce", **more)
+
+
 class Visitor:
     """A page in the browser, with what was asked for and what went wrong in it."""
 
@@ -55,9 +60,7 @@ class Visitor:
 
     def shows(self, title):
         """Wait until the stage shows this."""
-        self.page.wait_for_function(
-            "title => document.querySelector('#stage canvas')?.dataset.shows === title", arg=title
-        )
+        self.wait_for("title => document.querySelector('#stage canvas')?.dataset.shows === title", title)
 
     def drawn(self):
         """What is on the stage, pixel by pixel."""
@@ -66,12 +69,16 @@ class Visitor:
     def redrawn(self, *before):
         """Wait until something else is on the stage."""
         changed = "before => !before.includes(document.querySelector('#stage canvas').toDataURL())"
-        self.page.wait_for_function(changed, arg=before, polling=50)
+        self.wait_for(changed, before)
         return self.drawn()
 
+    def wait_for(self, condition, arg=None):
+        """Look now and then, and not at every frame, for which the browser would have to draw all the time."""
+        self.page.wait_for_function(condition, arg=arg, polling=100)
+
     def says(self, selector, text):
-        self.page.wait_for_function(
-            "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)", arg=[selector, text]
+        self.wait_for(
+            "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)", [selector, text]
         )
 
     def ask(self, text, field="question"):

@@ -2,7 +2,7 @@
 
 import pytest
 from annotated import picture, scenes
-from browser import NARROW, WIDE, Visitor, chromium
+from browser import NARROW, WIDE, Visitor, chromium, new_context
 from PIL import Image
 from processes import Forked
 from servers import colour_service, refused, started
@@ -87,7 +87,9 @@ def url(tmp_path_factory):
     data = pytest.importorskip("skimage.data")
     folder = tmp_path_factory.mktemp("photos")
     for name in ("chelsea", "coffee", "astronaut", "rocket"):
-        Image.fromarray(getattr(data, name)()).save(folder / f"{name}.jpg")
+        photo = Image.fromarray(getattr(data, name)())
+        photo.thumbnail((300, 300))
+        photo.save(folder / f"{name}.jpg")
     options = ("--port", "0", "--json", "--photos", "photos")
     with started(Forked.COMMAND, "serve", *options, folder=folder.rename(folder.with_name("photos")).parent) as server:
         yield server.url
@@ -97,7 +99,7 @@ def url(tmp_path_factory):
 def test_on_the_page(url, viewport, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     with chromium() as browser:
-        visitor = Visitor(browser.new_context(viewport=viewport, color_scheme=scheme), url)
+        visitor = Visitor(new_context(browser, viewport, color_scheme=scheme), url)
         page = visitor.page
         visitor.shows("cat")
         page.focus("#tab-look")

@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from browser import WIDE, Visitor, chromium
+from browser import WIDE, Visitor, chromium, new_context
 from hostile_names import HOSTILE, UNUSUAL
 from servers import red_square, started
 
@@ -59,12 +59,12 @@ def test_answers_for_programs_are_exact(server):
 
 def test_the_page_shows_text(server):
     with chromium() as browser:
-        visitor = Visitor(browser.new_context(viewport=WIDE), server.url)
+        visitor = Visitor(new_context(browser, WIDE), server.url)
         page = visitor.page
         visitor.drop(red_square(), name=f"red{HOSTILE['direction']}<b>.png")
         visitor.says(".drop-told", r"red\u202egpj.exe\u2066<b>.png, 96 ")
         page.wait_for_selector("#findings button")
-        page.wait_for_function("() => !document.querySelector('.stage.is-busy')")
+        visitor.wait_for("() => !document.querySelector('.stage.is-busy')")
         seen = visitor.findings()
         for number, name in enumerate(seen):
             if len(name) < 900 and "udcff" not in name:  # neither what is too long nor what cannot be sent

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from browser import NARROW, WIDE, Visitor, chromium
+from browser import NARROW, WIDE, Visitor, chromium, new_context
 from PIL import Image
 from processes import Forked
 from servers import encoded, started
@@ -16,6 +16,7 @@ import excite
 
 data = pytest.importorskip("skimage.data")
 
+SIZE = (360, 240)  # of the photograph: each answer about it is drawn, sent and compared
 REPORT = """<!doctype html><html lang=en><title>The Pointing Game</title><h1>91.3</h1>
 <script>document.querySelector("h1").textContent = "ran"</script>"""
 
@@ -42,8 +43,7 @@ def visit(browser, url):
     visitors = []
 
     def visit(viewport=WIDE, query="", **more):
-        context = browser.new_context(viewport=viewport, accept_downloads=True, **more)
-        visitors.append(Visitor(context, url + query))
+        visitors.append(Visitor(new_context(browser, viewport, **more), url + query))
         if not query:
             visitors[-1].shows("cat")
         return visitors[-1]
@@ -58,14 +58,14 @@ def visit(browser, url):
 
 @pytest.fixture(scope="module")
 def photograph():
-    return encoded(Image.fromarray(data.coffee()), "JPEG", quality=90)
+    return encoded(Image.fromarray(data.coffee()).resize(SIZE), "JPEG", quality=90)
 
 
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["1280", "390"])
 def test_from_a_dropped_photograph_to_its_files(visit, photograph, viewport, tmp_path):
     visitor = visit(viewport)
     visitor.drop(photograph, "coffee.jpg")
-    visitor.says(".drop-told", "coffee.jpg, 600 \u00d7 400")
+    visitor.says(".drop-told", "coffee.jpg, 360 \u00d7 240")
     visitor.shows("cup")
     found = visitor.findings()
     assert found[0] == "cup"
@@ -89,7 +89,7 @@ def test_from_a_dropped_photograph_to_its_files(visit, photograph, viewport, tmp
     for _ in range(2):
         visitor.page.keyboard.press("ArrowLeft")
     visitor.says(".stage-about", "layer blocks.12")
-    visitor.page.wait_for_function("() => document.querySelector('#layer').textContent.includes('Layer blocks.12')")
+    visitor.wait_for("() => document.querySelector('#layer').textContent.includes('Layer blocks.12')")
     visitor.redrawn(chosen)
     assert not visitor.page.locator("#layer input[type=number], #layer .reset-button").first.is_visible()
 
@@ -107,9 +107,9 @@ def test_from_a_dropped_photograph_to_its_files(visit, photograph, viewport, tmp
     visitor.shows("spoon, not cup")
     for kind in ("overlay", "map"):
         with Image.open(visitor.download(kind, tmp_path)) as picture:
-            assert picture.size == (600, 400)
+            assert picture.size == SIZE
     loaded = excite.AttentionMap.load(visitor.download("json", tmp_path))
-    assert (loaded.concept, loaded.layer, loaded.image_size) == ("spoon, not cup", "blocks.12", (600, 400))
+    assert (loaded.concept, loaded.layer, loaded.image_size) == ("spoon, not cup", "blocks.12", SIZE)
     np.testing.assert_allclose(np.load(visitor.download("npy", tmp_path)), loaded.numpy(), rtol=1e-4, atol=1e-9)
     with Image.open(io.BytesIO(photograph)) as picture:  # the library says the same
         (made,) = excite.attend(excite.load("words"), picture, "spoon", against="cup", layer="blocks.12")
@@ -161,7 +161,7 @@ def test_a_link_brings_the_settings_back(visit, photograph):
         seen.append(visitor.redrawn(*seen))
     visitor.page.get_by_label("regions").click()  # a word has none
     visitor.page.click("#share")
-    visitor.page.wait_for_function("() => location.search.includes('question=spoon')")
+    visitor.wait_for("() => location.search.includes('question=spoon')")
     other = visit(query="?" + visitor.page.url.split("?")[1])
     other.shows("spoon")
     other.says(".stage-about", "· mwp")
@@ -183,7 +183,7 @@ def test_what_was_dropped_last_is_shown(visit, photograph):
     with visitor.page.expect_response("**/pictures"):
         held[0].continue_()
     visitor.page.wait_for_timeout(100)
-    assert visitor.page.inner_text(".drop-told") == "quick.jpg, 600 \u00d7 400"
+    assert visitor.page.inner_text(".drop-told") == "quick.jpg, 360 \u00d7 240"
 
 
 def test_what_cannot_be_answered_is_told(visit):
