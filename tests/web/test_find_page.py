@@ -2,7 +2,7 @@
 
 import pytest
 from annotated import picture, scenes
-from browser import NARROW, WIDE, Visitor, chromium, new_context
+from browser import NARROW, WIDE, Visitor, new_context
 from PIL import Image
 from processes import Forked
 from servers import colour_service, refused, started
@@ -96,31 +96,31 @@ def url(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("viewport", "scheme"), [(WIDE, "light"), (NARROW, "dark")], ids=["wide", "narrow"])
-def test_on_the_page(url, viewport, scheme):
+def test_on_the_page(browser, url, viewport, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    with chromium() as browser:
-        visitor = Visitor(new_context(browser, viewport, color_scheme=scheme), url)
-        page = visitor.page
-        visitor.shows("cat")
-        page.focus("#tab-look")
-        for _ in range(2):
-            page.keyboard.press("ArrowRight")
-        page.fill("#words input", "zork")
-        page.keyboard.press("Enter")
-        page.wait_for_selector(".find-told.is-fault")
-        page.fill("#words input", "a cat -dog")
-        page.keyboard.press("Enter")
-        page.wait_for_selector(".matches li:nth-child(4) canvas")
-        assert "chelsea.jpg" in page.text_content(".matches li:first-child")
-        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-        found = axe.run(page).response["violations"]
-        assert [one for one in found if one["impact"] in {"serious", "critical"}] == []
-        page.focus(".matches li:first-child button")
-        page.keyboard.press("Enter")
-        visitor.shows("a cat")
-        assert "chelsea.jpg" in page.text_content(".drop-told")
-        page.click("#share")
-        assert "photo=" in page.input_value("#address input")
-        page.goto(page.input_value("#address input"))
-        visitor.shows("a cat")
-        assert visitor.faults == ["Failed to load resource: the server responded with a status of 400 (Bad Request)"]
+    visitor = Visitor(new_context(browser, viewport, color_scheme=scheme), url)
+    page = visitor.page
+    visitor.shows("cat")
+    page.focus("#tab-look")
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    page.fill("#words input", "zork")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".find-told.is-fault")
+    page.fill("#words input", "a cat -dog")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".matches li:nth-child(4) canvas")
+    assert "chelsea.jpg" in page.text_content(".matches li:first-child")
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    found = axe.run(page).response["violations"]
+    assert [one for one in found if one["impact"] in {"serious", "critical"}] == []
+    page.focus(".matches li:first-child button")
+    page.keyboard.press("Enter")
+    visitor.shows("a cat")
+    assert "chelsea.jpg" in page.text_content(".drop-told")
+    page.click("#share")
+    assert "photo=" in page.input_value("#address input")
+    page.goto(page.input_value("#address input"))
+    visitor.shows("a cat")
+    assert visitor.faults == ["Failed to load resource: the server responded with a status of 400 (Bad Request)"]
+    page.context.close()

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from browser import NARROW, WIDE, Visitor, chromium, new_context
+from browser import NARROW, WIDE, Visitor, new_context
 from PIL import Image
 from processes import Forked
 from servers import encoded, started
@@ -29,12 +29,6 @@ def url(tmp_path_factory):
     (report / "pointing.html").write_text(REPORT)
     with started(Forked.COMMAND, "serve", "--port", "0", "--json", folder=folder) as server:
         yield server.url
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture
