@@ -15,6 +15,7 @@ from zoo import timm_models
 
 from excite.datasets.flickr30k import GROUPS
 from excite.experiments import GROUNDING_METHODS, LOCALIZATION_METHODS, POINTING_METHODS
+from excite.experiments.localization import run as localization
 from excite.methods import METHODS
 
 TABLES = {
@@ -33,8 +34,9 @@ def rec(here):
 
 
 @pytest.fixture
-def bench(excite, model, voc, rec):
+def bench(excite, model, voc, rec, monkeypatch):
     """An experiment without a page; grounding with precomputed proposals."""
+    monkeypatch.setattr(localization, "CANVAS", (48, 48))  # boxes at 150 thresholds are most of the time
 
     def run(name, *arguments, data=None, methods="mwp"):
         known = ["--proposals", "boxes.json", "--side", 48] if name == "grounding" else []

@@ -229,7 +229,7 @@ def test_known_networks(name):
     if name == "vit_b_16":  # with fewer channels: its 86 million weights take seconds to draw
         network = library.VisionTransformer(224, 16, 12, 3, 96, 192).eval()
     else:
-        network = (getattr(library, "create_model", None) or getattr(library, "get_model"))(name).eval()
+        network = (getattr(library, "create_model", None) or library.get_model)(name).eval()
     pictures = torch.rand(1, 3, *[256 if "256" in name or "mobile" in name else 224] * 2)
     (layer, channels, side, tokens), default, top = KNOWN[name]
     found = {each.name: each for each in spatial_layers(network, pictures)}[layer]
