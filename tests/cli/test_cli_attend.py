@@ -98,9 +98,8 @@ class TestFolder:
     def photos(self, here):
         Path("photos").mkdir()
         for name, pixels in (("a cat", data.chelsea()), ("b cup", data.coffee()), ("c brick", data.brick())):
-            picture = Image.fromarray(pixels)
-            picture = picture.resize((1640, 1230)) if name == "a cat" else picture  # one is larger than its overlay
-            picture.save(f"photos/{name}.png", compress_level=1)
+            size = (1640, 1230) if name == "a cat" else (400, 300)  # one is larger than its overlay
+            Image.fromarray(pixels).resize(size).save(f"photos/{name}.png", compress_level=1)
 
     def overlays(self, suffix="jpg"):
         return {path.name for path in Path("excite-out").glob(f"*.{suffix}")}

@@ -226,10 +226,9 @@ KNOWN = {  # network: a layer, its channels and side, whether it has tokens; the
 def test_known_networks(name):
     library = timm_models() if "_" in name and name not in {"vit_b_16", "swin_t"} else torchvision_models()
     torch.manual_seed(0)
-    if name == "vit_b_16":  # with fewer channels: its 86 million weights take seconds to draw
-        network = library.VisionTransformer(224, 16, 12, 3, 96, 192).eval()
-    else:
-        network = (getattr(library, "create_model", None) or library.get_model)(name).eval()
+    make = library.create_model if hasattr(library, "create_model") else library.get_model
+    fewer = {"hidden_dim": 96, "mlp_dim": 192} if name == "vit_b_16" else {}  # its 86 million weights take seconds
+    network = make(name, **fewer).eval()
     pictures = torch.rand(1, 3, *[256 if "256" in name or "mobile" in name else 224] * 2)
     (layer, channels, side, tokens), default, top = KNOWN[name]
     found = {each.name: each for each in spatial_layers(network, pictures)}[layer]

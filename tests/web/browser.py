@@ -36,17 +36,13 @@ def chromium():
         browser.close()
 
 
-def new_context(browser, viewport, **more):
-    """A context in which nothing moves by itself: each moment that the server takes would be drawn sixty times."""
-    return browser.new_context(viewport=viewport, accept_downloads=True, reduced_motion="reduce", **more)
-
-
 class Visitor:
     """A page in the browser, with what was asked for and what went wrong in it."""
 
-    def __init__(self, context, url):
+    def __init__(self, browser, url, viewport, **more):
         self.requests, self.faults, self.dialogs = [], [], []
-        self.page = context.new_page()
+        still = {"reduced_motion": "reduce"}  # or the browser draws all the time while it waits
+        self.page = browser.new_context(viewport=viewport, **still, **more).new_page()
         self.page.set_default_timeout(PATIENCE)
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
@@ -73,13 +69,12 @@ class Visitor:
         return self.drawn()
 
     def wait_for(self, condition, arg=None):
-        """Look now and then, and not at every frame, for which the browser would have to draw all the time."""
+        """Look now and then, not at each frame, for which the browser would draw all the time."""
         self.page.wait_for_function(condition, arg=arg, polling=100)
 
     def says(self, selector, text):
-        self.wait_for(
-            "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)", [selector, text]
-        )
+        said = "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)"
+        self.wait_for(said, [selector, text])
 
     def ask(self, text, field="question"):
         entry = self.page.locator(f"#{field} textarea, #{field} input").first

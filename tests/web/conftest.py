@@ -1,5 +1,3 @@
-"""One browser for all tests of a file; each of them opens a context of its own."""
-
 import pytest
 from browser import chromium
 

@@ -2,7 +2,7 @@
 
 import pytest
 from annotated import picture, scenes
-from browser import NARROW, WIDE, Visitor, new_context
+from browser import NARROW, WIDE, Visitor
 from PIL import Image
 from processes import Forked
 from servers import colour_service, refused, started
@@ -87,9 +87,7 @@ def url(tmp_path_factory):
     data = pytest.importorskip("skimage.data")
     folder = tmp_path_factory.mktemp("photos")
     for name in ("chelsea", "coffee", "astronaut", "rocket"):
-        photo = Image.fromarray(getattr(data, name)())
-        photo.thumbnail((300, 300))
-        photo.save(folder / f"{name}.jpg")
+        Image.fromarray(getattr(data, name)()).reduce(2).save(folder / f"{name}.jpg")
     options = ("--port", "0", "--json", "--photos", "photos")
     with started(Forked.COMMAND, "serve", *options, folder=folder.rename(folder.with_name("photos")).parent) as server:
         yield server.url
@@ -98,7 +96,7 @@ def url(tmp_path_factory):
 @pytest.mark.parametrize(("viewport", "scheme"), [(WIDE, "light"), (NARROW, "dark")], ids=["wide", "narrow"])
 def test_on_the_page(browser, url, viewport, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    visitor = Visitor(new_context(browser, viewport, color_scheme=scheme), url)
+    visitor = Visitor(browser, url, viewport, color_scheme=scheme)
     page = visitor.page
     visitor.shows("cat")
     page.focus("#tab-look")

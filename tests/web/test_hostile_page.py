@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from browser import WIDE, Visitor, new_context
+from browser import WIDE, Visitor
 from hostile_names import HOSTILE, UNUSUAL
 from servers import red_square, started
 
@@ -58,7 +58,7 @@ def test_answers_for_programs_are_exact(server):
 
 
 def test_the_page_shows_text(server, browser):
-    visitor = Visitor(new_context(browser, WIDE), server.url)
+    visitor = Visitor(browser, server.url, WIDE)
     page = visitor.page
     visitor.drop(red_square(), name=f"red{HOSTILE['direction']}<b>.png")
     visitor.says(".drop-told", r"red\u202egpj.exe\u2066<b>.png, 96 ")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from browser import NARROW, WIDE, Visitor, new_context
+from browser import NARROW, WIDE, Visitor
 from PIL import Image
 from processes import Forked
 from servers import encoded, started
@@ -37,7 +37,7 @@ def visit(browser, url):
     visitors = []
 
     def visit(viewport=WIDE, query="", **more):
-        visitors.append(Visitor(new_context(browser, viewport, **more), url + query))
+        visitors.append(Visitor(browser, url + query, viewport, **more))
         if not query:
             visitors[-1].shows("cat")
         return visitors[-1]
