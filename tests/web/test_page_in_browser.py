@@ -16,7 +16,6 @@ import excite
 
 data = pytest.importorskip("skimage.data")
 
-SIZE = (360, 240)  # of the photograph: each answer about it is drawn, sent and compared
 REPORT = """<!doctype html><html lang=en><title>The Pointing Game</title><h1>91.3</h1>
 <script>document.querySelector("h1").textContent = "ran"</script>"""
 
@@ -52,14 +51,14 @@ def visit(browser, url):
 
 @pytest.fixture(scope="module")
 def photograph():
-    return encoded(Image.fromarray(data.coffee()).resize(SIZE), "JPEG", quality=90)
+    return encoded(Image.fromarray(data.coffee()), "JPEG", quality=90)
 
 
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["1280", "390"])
 def test_from_a_dropped_photograph_to_its_files(visit, photograph, viewport, tmp_path):
     visitor = visit(viewport)
     visitor.drop(photograph, "coffee.jpg")
-    visitor.says(".drop-told", "coffee.jpg, 360 \u00d7 240")
+    visitor.says(".drop-told", "coffee.jpg, 600 \u00d7 400")
     visitor.shows("cup")
     found = visitor.findings()
     assert found[0] == "cup"
@@ -101,9 +100,9 @@ def test_from_a_dropped_photograph_to_its_files(visit, photograph, viewport, tmp
     visitor.shows("spoon, not cup")
     for kind in ("overlay", "map"):
         with Image.open(visitor.download(kind, tmp_path)) as picture:
-            assert picture.size == SIZE
+            assert picture.size == (600, 400)
     loaded = excite.AttentionMap.load(visitor.download("json", tmp_path))
-    assert (loaded.concept, loaded.layer, loaded.image_size) == ("spoon, not cup", "blocks.12", SIZE)
+    assert (loaded.concept, loaded.layer, loaded.image_size) == ("spoon, not cup", "blocks.12", (600, 400))
     np.testing.assert_allclose(np.load(visitor.download("npy", tmp_path)), loaded.numpy(), rtol=1e-4, atol=1e-9)
     with Image.open(io.BytesIO(photograph)) as picture:  # the library says the same
         (made,) = excite.attend(excite.load("words"), picture, "spoon", against="cup", layer="blocks.12")
@@ -177,7 +176,7 @@ def test_what_was_dropped_last_is_shown(visit, photograph):
     with visitor.page.expect_response("**/pictures"):
         held[0].continue_()
     visitor.page.wait_for_timeout(100)
-    assert visitor.page.inner_text(".drop-told") == "quick.jpg, 360 \u00d7 240"
+    assert visitor.page.inner_text(".drop-told") == "quick.jpg, 600 \u00d7 400"
 
 
 def test_what_cannot_be_answered_is_told(visit):
