@@ -98,7 +98,12 @@ def point(method, every, hard, **more):
 
 def test_points_beside_the_paper(work):
     kind = KINDS["voc"]
-    rows = [point("center", 66.0, 37.0), point("mwp", 77.0, 55.5), point("excite", 90.0, None)]
+    rows = [
+        point("center", 66.0, 37.0),
+        point("mwp", 77.0, 55.5),
+        point("excite", 90.0, None),
+        point("c-cam", 1.0, 1.0),
+    ]
     center, mwp, excite = kind.lines(rows, kind.published("googlenet"))
     assert (center["paper"], center["here"], center["over Center, here"]) == (
         "69.5 / 42.6",

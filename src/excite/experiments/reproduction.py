@@ -235,8 +235,12 @@ def _published_points(data: str, network: str) -> Paper:
 
 
 def _pointing_lines(rows: Rows, paper: Paper) -> Lines:
-    """All / Difficult of each method, and its distance to those `BESIDE` it, in the paper and here."""
-    here = {row["method"]: {name: row[name] for name in ("all", "difficult") if row[name] is not None} for row in rows}
+    """All / Difficult of each method, and its distance to those `BESIDE` it, in the paper and here; no ablations."""
+    here = {
+        row["method"]: {name: row[name] for name in ("all", "difficult") if row[name] is not None}
+        for row in rows
+        if row["method"] == "c-mwp" or row["method"] not in CONTRAST
+    }
     lines = []
     for method, scores in here.items():
         line = {"method": WORDS.get(method, method), "paper": _values(paper.get(method, {})), "here": _values(scores)}
