@@ -9,13 +9,19 @@ detail: its score, and its difference from the paper's way on the same images wi
 - one answer: the network pools over the whole image, so the signal starts everywhere alike
 - anti-aliased: images are made smaller with a filter
 - square: images are squashed to 224 x 224
+- N epochs (--epochs 5,40 --weights FILE): the output layer is trained so long, on the features kept beside MODEL
 """
 
 import argparse
+import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from unittest.mock import patch
 
+from excite.cli import main as excite
 from excite.cli.console import print_columns, progress
 from excite.datasets import open_dataset
 from excite.experiments.pointing.run import PointingGame, differences, tally
@@ -36,6 +42,18 @@ def ways(model: str) -> Iterator[tuple[str, Classifier]]:
     yield "square", replace(papers, preprocess=replace(papers.preprocess, square=True))
 
 
+def trained(options: argparse.Namespace, epochs: int) -> Classifier:
+    """The network with an output layer that is trained for so many epochs."""
+    folder = options.out / f"trained-{epochs}"
+    if not (folder / "classifier.json").exists():
+        shutil.copytree(Path(options.model) / "features", folder / "features", dirs_exist_ok=True)
+        network = ["--model", "googlenet", "--weights", str(options.weights)]
+        enough = patch("excite.training.finetune.plateaued", lambda losses: len(losses) >= epochs)
+        with enough, suppress(SystemExit):
+            excite(["finetune", "--data", str(options.data), "--split", "train", *network, "--out", str(folder)])
+    return load(folder)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -43,12 +61,17 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="a folder that `excite bench pointing` reads")
     parser.add_argument("--methods", default="c-mwp,mwp", help="names of `excite ls methods`")
     parser.add_argument("--limit", type=int, default=500, help="use the first images only")
+    parser.add_argument("--epochs", default="", help="how long to train other output layers, as 5,40")
+    parser.add_argument("--weights", type=Path, help="GoogleNet's, for --epochs")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("excite-out/details"), help="where records are kept")
     options = parser.parse_args()
 
     joined: dict[str, dict[str, object]] = {}  # the records of all ways as those of one game
-    for way, classifier in ways(options.model):
+    longer = (
+        (f"{count} epochs", trained(options, count)) for count in map(int, filter(None, options.epochs.split(",")))
+    )
+    for way, classifier in chain(ways(options.model), longer):
         dataset = open_dataset(options.data, "val")
         game = PointingGame(classifier, dataset, options.methods.split(","), limit=options.limit)
         kept = options.out / way.replace(" ", "-").replace("'", "")

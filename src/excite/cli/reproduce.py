@@ -23,7 +23,7 @@ Examples:
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="One of the list, or `all`.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TABLE", help="One of the list, or `all`.")] = None,
     data: Annotated[
         Path, typer.Option(help="The folder of VOCdevkit, coco and imagenet; docs/reproduction.md says what it holds.")
     ] = Path("data"),
