@@ -6,7 +6,7 @@ MODEL is what `excite finetune` or `excite reproduce table1` made of one of the 
 detail: its score, and its difference from the paper's way on the same images with the 95 % interval.
 
 - the paper's way: every window of the image answers, and the signal starts at the windows by their share of the answer
-- one answer: the network pools over the whole image, so the signal starts everywhere alike
+- averaged: the windows' answers are averaged into one, which the signal starts at
 - anti-aliased: images are made smaller with a filter
 - square: images are squashed to 224 x 224
 - N epochs (--epochs 5,40 --weights FILE): the output layer is trained so long, on the features kept beside MODEL
@@ -37,7 +37,9 @@ def ways(model: str) -> Iterator[tuple[str, Classifier]]:
     if not isinstance(papers.preprocess, Preprocess):
         raise SystemExit(f"{model} prepares its images in a way that this recipe cannot vary")
     yield PAPERS, papers
-    yield "one answer", load(model, fully_convolutional=False)
+    averaged = load(model)
+    averaged.module.register_forward_hook(lambda _network, _images, answers: answers.mean((2, 3)))
+    yield "averaged", averaged
     yield "anti-aliased", replace(papers, preprocess=replace(papers.preprocess, antialias=True))
     yield "square", replace(papers, preprocess=replace(papers.preprocess, square=True))
 
@@ -63,7 +65,6 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=500, help="use the first images only")
     parser.add_argument("--epochs", default="", help="how long to train other output layers, as 5,40")
     parser.add_argument("--weights", type=Path, help="GoogleNet's, for --epochs")
-    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("excite-out/details"), help="where records are kept")
     options = parser.parse_args()
 
@@ -75,7 +76,7 @@ def main() -> None:
         dataset = open_dataset(options.data, "val")
         game = PointingGame(classifier, dataset, options.methods.split(","), limit=options.limit)
         kept = options.out / way.replace(" ", "-").replace("'", "")
-        for record in progress(game.records(kept, options.workers), len(game.tasks), way):
+        for record in progress(game.records(kept), len(game.tasks), way):
             for target in record["targets"]:
                 for found in target["maps"]:
                     found |= {"method": f"{found['method']}, {way}", "layer": ""}

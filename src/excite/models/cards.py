@@ -76,7 +76,7 @@ def embedded(name: str, *heads: str, units: range, description: str, source: str
     )
 
 
-def caffe_zoo(name: str, layer: str, facts: str, url: str, sha1: str, licence: str) -> Card:
+def caffe_zoo(name: str, layer: str, facts: str, url: str, sha1: str, licence: str, extent: str = "") -> Card:
     """One of the paper's networks, from Caffe's model zoo: fully convolutional, read at the paper's layer."""
 
     def architecture(classes: int) -> nn.Module:
@@ -97,6 +97,7 @@ def caffe_zoo(name: str, layer: str, facts: str, url: str, sha1: str, licence: s
         preprocess=CAFFE_PREPROCESS,
         labels=imagenet_labels,
         layers=(layer,),
+        extent=extent,
         description=f"{facts}, 1000 ImageNet classes; the paper's, read at {layer}",
         source=f"Caffe's model zoo, {licence}, fetched from {url}",
         pretrained=pretrained,
@@ -155,7 +156,7 @@ CARDS = (
     caffe_zoo(
         *("googlenet", "pool2/3x3_s2", "GoogleNet (BVLC)"),
         "http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
-        *("405fc5acd08a3bb12de8ee5e23a96bec22f08204", "for unrestricted use"),
+        *("405fc5acd08a3bb12de8ee5e23a96bec22f08204", "for unrestricted use", "inception_4e/output+pool3/3x3_s2"),
     ),
     RESNET50,
     replace(
