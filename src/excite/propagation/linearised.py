@@ -56,16 +56,20 @@ class Weights(Rule):
         self._version = version_of(self.weight)
 
     def down(self, *directions: Any) -> Shares:
-        """W' d; above the last attention most tokens are not read, d = 0."""
+        """W' d, without what is not read, d = 0: queries and keys, and above the last attention most tokens."""
         (direction,) = directions
         if self._version != version_of(self.weight):
             raise SignalError("the network's weights were changed since its forward pass: run it again")
-        tokens = direction.flatten(0, -2)
-        read = tokens.count_nonzero(1).nonzero()[:, 0]
-        if 2 * len(read) > len(tokens):
-            return (direction @ self.weight,)
-        share = tokens.new_zeros(len(tokens), self.weight.shape[1])
-        share[read] = tokens[read] @ self.weight
+        tokens, weight = direction.flatten(0, -2), self.weight
+        size = tokens.abs()
+        units, read = (size.amax(dim).nonzero()[:, 0] for dim in (0, 1))
+        if 2 * len(units) < len(weight):
+            tokens, weight = tokens[:, units], weight[units]
+        if 2 * len(read) < len(tokens):
+            share = tokens.new_zeros(len(tokens), weight.shape[1])
+            share[read] = tokens[read] @ weight
+        else:
+            share = tokens @ weight
         return (share.view(*direction.shape[:-1], -1),)
 
 
@@ -271,10 +275,11 @@ def _product(call: Call) -> Any:
 
 def _attention(call: Call) -> Any:
     """Fused attention: queries and keys decide the weights, and contribute nothing, so they need no way down."""
-    unusual = call.argument(4, "dropout_p", default=0.0) or call.argument(7, "enable_gqa", default=False)
-    if unusual or not (call.above_tap or call.mode.read_weights):
-        return attention.attention(call)
     query, key, value = (call.argument(k, name) for k, name in enumerate(("query", "key", "value")))
+    if not is_above_tap(value):
+        return set_provenance(call.response(), Provenance(gate=provenance.MIXTURE))
+    if call.argument(4, "dropout_p", default=0.0) or call.argument(7, "enable_gqa", default=False):
+        return attention.attention(call)
     with torch.no_grad():
         weights = attention.weights_of(call, query.detach(), key.detach(), lambda function, *args: function(*args))
     set_provenance(weights, Provenance(gate=provenance.ATTENTION))

@@ -218,7 +218,6 @@ class RuleMode(TorchFunctionMode):
         # Reads the weights [..., queries, keys] of attention in the running module: behind a tap, or not at all.
         self.read_weights: Callable[[Tensor], Tensor | None] | None = None
         self._run_below = choose(run_below)
-        self._names: dict[int, str] = {}  # of all modules, by id; only where one is asked for
 
     def __torch_function__(  # noqa: PLR0911 - each return is one kind of call
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -325,7 +324,9 @@ class RuleMode(TorchFunctionMode):
         writing = call.name in WRITING
         known = self._written_provenance(call) if call.writes else UNKNOWN
         if call.above_tap:
-            args, kwargs = tree_map_only(Tensor, _without_parameters, (call.args, call.kwargs))
+            args, kwargs = call.args, call.kwargs
+            if any(_without_parameters(tensor) is not tensor for tensor in call.tensors):
+                args, kwargs = tree_map_only(Tensor, _without_parameters, (args, kwargs))
             with torch.enable_grad(), self.memory.saving():
                 if writing:
                     self.memory.before_writing(call.subject)
@@ -362,9 +363,12 @@ class RuleMode(TorchFunctionMode):
 
     def module_name(self) -> str:
         """The name of the module whose code is running, read off the stack so that no hook is needed."""
-        if not self._names:
-            self._names = {id(child): name for name, child in self.module.named_modules()}
-        return graph.running_module(self._names)
+        return graph.running_module(self.names)
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """The names of all modules, by id."""
+        return {id(child): name for name, child in self.module.named_modules()}
 
     def write(self, subject: Tensor, result: Tensor) -> Tensor:
         """Overwrite ``subject``, as the network asked, without changing what rules have saved."""
@@ -393,8 +397,8 @@ class RuleMode(TorchFunctionMode):
         views, start = [], 0
         for part in parts:
             length = 1 if unbind else part.shape[dim]
-            view = self.run(torch.narrow, call.subject, dim, start, length)
-            views.append(self.run(torch.squeeze, view, dim) if unbind else view)
+            where = (start,) if unbind else (start, length)
+            views.append(self.run(torch.select if unbind else torch.narrow, call.subject, dim, *where))
             start += length
         return type(parts)(views)
 

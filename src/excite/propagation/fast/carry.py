@@ -161,16 +161,36 @@ def _copied(node: Any, name: str, values: Tensor, lead: int) -> Sequence[Tensor]
     if name in _RESHAPING:
         ((below, output),) = node.next_functions
         return (values.reshape((*values.shape[:lead], *outputs_of(below)[output].shape)),)
+    if name == "Transpose":
+        dims = _places(values.dim(), lead, node._saved_dim0, node._saved_dim1)  # noqa: SLF001 - torch has no other name
+        return (values.transpose(*dims),)
+    if name == "Permute":
+        order = _places(values.dim(), lead, *node._saved_dims)  # noqa: SLF001 - as above
+        return (values.permute(*range(lead), *(order.index(k) + lead for k in range(lead, values.dim()))),)
+    if name == "Select":
+        ((below, output),) = node.next_functions
+        whole = values.new_zeros((*values.shape[:lead], *outputs_of(below)[output].shape))
+        (dim,) = _places(whole.dim(), lead, node._saved_dim)  # noqa: SLF001 - as above
+        whole.select(dim, _signed(node._saved_index)).copy_(values)  # noqa: SLF001 - as above
+        return (whole,)
     if name == _MAX_POOL and is_concrete():
         return (_to_largest(node, values),)
     if name == "Cat":
         shapes = [() if below is None else outputs_of(below)[output].shape for below, output in node.next_functions]
         if any(len(shape) != values.dim() - lead for shape in shapes):
             return None  # a constant, whose size is not known, or nothing at all, which torch may join with anything
-        dim = node._saved_dim  # noqa: SLF001 - torch has no other name for it, and stores -1 as 2**64 - 1
-        dim = dim - 2**64 + len(shapes[0]) if dim >= 2**63 else dim
-        return torch.split(values, [shape[dim] for shape in shapes], dim + lead)
+        (dim,) = _places(values.dim(), lead, node._saved_dim)  # noqa: SLF001 - as above
+        return torch.split(values, [shape[dim - lead] for shape in shapes], dim)
     return None
+
+
+def _places(dims: int, lead: int, *saved: int) -> list[int]:
+    """Dimensions that a node has saved, among ``dims`` with ``lead`` leading ones."""
+    return [_signed(dim) % (dims - lead) + lead for dim in saved]
+
+
+def _signed(number: int) -> int:
+    return number - 2**64 if number >= 2**63 else number  # torch stores -1 as 2**64 - 1
 
 
 def _to_largest(node: Any, signals: Tensor) -> Tensor:
