@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_map_only
 from excite.errors import SignalError
 from excite.propagation import attention, provenance
 from excite.propagation.attention import Factors, factors_of, read_weights, weighs
+from excite.propagation.gradients import linear_norm
 from excite.propagation.operations import OPERATIONS, Operation, main_and_gate
 from excite.propagation.provenance import (
     Provenance,
@@ -64,7 +65,8 @@ class Weights(Rule):
         size = tokens.abs()
         units, read = (size.amax(dim).nonzero()[:, 0] for dim in (0, 1))
         if 2 * len(units) < len(weight):
-            tokens, weight = tokens[:, units], weight[units]
+            among = slice(int(units[0]), int(units[-1]) + 1) if len(units) else slice(0)
+            tokens, weight = tokens[:, among], weight[among]
         if 2 * len(read) < len(tokens):
             share = tokens.new_zeros(len(tokens), weight.shape[1])
             share[read] = tokens[read] @ weight
@@ -113,7 +115,7 @@ class MatrixProduct(Rule):
 
     left: Saved
     right: Saved
-    read: tuple[bool, bool]
+    read: Sequence[bool]  # whether something is read below each
 
     def down(self, *directions: Any) -> Shares:
         """D right' for the left factor, left' d for the right one."""
@@ -154,10 +156,7 @@ def _weights(call: Call) -> Any:
         return set_provenance(call.response(), known)
     weight = call.argument(1, "weight")
     rule: Rule
-    if call.name == "linear":
-        rule = Weights(weight)
-    else:
-        rule = Gradient(call, [child], _on_subject(call))
+    rule = Weights(weight) if call.name == "linear" else Gradient(call, [child], _on_subject(call))
     return call.emit(rule, call.response(), [child], known)
 
 
@@ -169,7 +168,8 @@ def _on_subject(call: Call) -> Callable[[Tensor], Tensor]:
             return leaf if tensor is call.subject else tensor.detach()
 
         args, kwargs = tree_map_only(Tensor, given, (call.args, call.kwargs))
-        return call.out_of_place(*args, **kwargs)
+        result: Tensor = call.function(*args, **kwargs)
+        return result
 
     return function
 
@@ -185,8 +185,7 @@ def _one_to_one(call: Call) -> Any:
     elif call.name == "layer_norm":
         rule = _layer_norm(call)
     elif call.name == "group_norm":
-        args, kwargs = call.options
-        rule = Gradient(call, [child], lambda leaf: _group_norm(leaf, *args, **kwargs))
+        rule = Gradient(call, [child], linear_norm(call))
     else:
         rule = _slopes(call, [child], [_slope(response, child.detach())])
     return call.emit(rule, response, [child], known)
@@ -207,17 +206,6 @@ def _layer_norm(call: Call) -> LayerNorm:
     epsilon = call.argument(4, "eps", default=1e-5)
     _, _, inverse = torch.native_layer_norm(call.subject.detach(), list(shape), None, None, epsilon)
     return LayerNorm(tuple(range(-len(shape), 0)), inverse, None if scale is None else scale.detach())
-
-
-def _group_norm(
-    child: Tensor, num_groups: int, weight: Tensor | None = None, _bias: Tensor | None = None, eps: float = 1e-5
-) -> Tensor:
-    """A group norm without its shift, linear in its child."""
-    groups = child.reshape(len(child), num_groups, -1)
-    deviations = groups - groups.mean(2, keepdim=True)
-    normal = deviations * (deviations.detach().square().mean(2, keepdim=True) + eps).rsqrt()
-    scale: Tensor | float = 1.0 if weight is None else weight.reshape(-1, *[1] * (child.dim() - 2))
-    return normal.reshape(child.shape) * scale
 
 
 def _sum(call: Call) -> Any:
@@ -288,24 +276,24 @@ def _attention(call: Call) -> Any:
 
 def _mixture(call: Call, factors: Factors, *, weights_first: bool) -> Any:
     """Values times weights, with the way down to the values and, where they are read, to the weights."""
-    both = [factors.left, factors.right]
-    at, values = (0, factors.right) if weights_first else (1, factors.left)
-    known = Provenance(gate=provenance.MIXTURE if is_activation(both[at]) else gate_behind_weights(values))
-    both[at] = set_provenance(both[at].detach(), provenance_of(both[at])) if is_activation(both[at]) else both[at].detach()
-    read = read_weights(call, both[at], factors.orders[at])
-    both[at] = both[at] if read is None else read
+    both, at = [factors.left, factors.right], 0 if weights_first else 1
+    weights, values = both[at], both[1 - at]
+    known = Provenance(gate=provenance.MIXTURE if is_activation(weights) else gate_behind_weights(values))
+    held = set_provenance(weights.detach(), provenance_of(weights)) if is_activation(weights) else weights.detach()
+    read = read_weights(call, held, factors.orders[at])
+    both[at] = held if read is None else read
     disturbed = call.mode.disturbs and read is not None
     response = factors.multiply(*map(Tensor.detach, both)) if disturbed else call.response()
-    above = [is_above_tap(each) for each in both]
     inputs = [each for each in both if is_above_tap(each)]
     if not inputs:
         return set_provenance(response, known)
     if call.name != "einsum" and min(each.dim() for each in both) > 1:
-        return call.emit(MatrixProduct(*map(call.mode.memory.keep, both), above), response, inputs, known)
+        left, right = map(call.mode.memory.keep, both)
+        return call.emit(MatrixProduct(left, right, list(map(is_above_tap, both))), response, inputs, known)
 
     def multiply(*leaves: Tensor) -> Tensor:
         given = iter(leaves)
-        return factors.multiply(*(next(given) if live else each.detach() for each, live in zip(both, above, strict=True)))
+        return factors.multiply(*(next(given) if is_above_tap(each) else each.detach() for each in both))
 
     return call.emit(Gradient(call, inputs, multiply), response, inputs, known)
 

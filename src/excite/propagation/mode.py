@@ -6,6 +6,7 @@ refuses those that do more than copy values. A `Call` is one torch call, with th
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -327,7 +328,9 @@ class RuleMode(TorchFunctionMode):
             args, kwargs = call.args, call.kwargs
             if any(_without_parameters(tensor) is not tensor for tensor in call.tensors):
                 args, kwargs = tree_map_only(Tensor, _without_parameters, (args, kwargs))
-            with torch.enable_grad(), self.memory.saving():
+            # a change of shape saves no tensor
+            saving = nullcontext() if call.operation.moves and len(call.tensors) == 1 else self.memory.saving()
+            with torch.enable_grad(), saving:
                 if writing:
                     self.memory.before_writing(call.subject)
                 if call.in_place and not writing:  # not over what the gradient needs

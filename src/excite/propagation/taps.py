@@ -143,6 +143,7 @@ def _run(
             mode.below = False
             read[INPUT], arguments[0] = _tap_input(arguments[0], disturb)
         output = main_output(module(*map(activated, arguments)))
+    mode.read_weights = None  # which refers to the mode, and so would keep all readings
     read |= {layer: _chosen(layer, readings, number) for layer, (readings, number) in wanted.items()}
     for attributes in map(vars, modules):  # activations that a network keeps (``self.last = x``) stay without our graph
         for name, value in list(attributes.items()):

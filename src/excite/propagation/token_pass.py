@@ -137,7 +137,7 @@ class TokenPass(ForwardPass):
         return {layer: values[..., None] for layer, values in found.items()}
 
     def _terms(self, signals: Tensor, layers: Sequence[str]) -> dict[str, tuple[Tensor, Tensor | None]]:
-        """From the highest layer down: its tokens' contributions [signals, N, T], and the flow [.., T, T] above them."""
+        """From the highest layer down: its tokens' contributions [signals, N, T], and the flow [.., T, T] above."""
         names = list(self.stream)
         names = names[min(map(names.index, layers)) :]
         edges = [edge for layer in names for edge in self.stream[layer]]

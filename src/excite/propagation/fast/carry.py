@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Nodes that copy values, and for which that can be done for all signals at once.
 _SAME = frozenset(["Alias", "Clone", "Contiguous"])
 _RESHAPING = frozenset(["ReshapeAlias", "Squeeze", "UnsafeView", "Unsqueeze", "View"])
+_VIEWS = frozenset(["Permute", "Select", "Transpose"])
 _MAX_POOL = "MaxPool2DWithIndices"
 
 
@@ -161,18 +162,8 @@ def _copied(node: Any, name: str, values: Tensor, lead: int) -> Sequence[Tensor]
     if name in _RESHAPING:
         ((below, output),) = node.next_functions
         return (values.reshape((*values.shape[:lead], *outputs_of(below)[output].shape)),)
-    if name == "Transpose":
-        dims = _places(values.dim(), lead, node._saved_dim0, node._saved_dim1)  # noqa: SLF001 - torch has no other name
-        return (values.transpose(*dims),)
-    if name == "Permute":
-        order = _places(values.dim(), lead, *node._saved_dims)  # noqa: SLF001 - as above
-        return (values.permute(*range(lead), *(order.index(k) + lead for k in range(lead, values.dim()))),)
-    if name == "Select":
-        ((below, output),) = node.next_functions
-        whole = values.new_zeros((*values.shape[:lead], *outputs_of(below)[output].shape))
-        (dim,) = _places(whole.dim(), lead, node._saved_dim)  # noqa: SLF001 - as above
-        whole.select(dim, _signed(node._saved_index)).copy_(values)  # noqa: SLF001 - as above
-        return (whole,)
+    if name in _VIEWS:
+        return (_viewed(node, name, values, lead),)
     if name == _MAX_POOL and is_concrete():
         return (_to_largest(node, values),)
     if name == "Cat":
@@ -182,6 +173,20 @@ def _copied(node: Any, name: str, values: Tensor, lead: int) -> Sequence[Tensor]
         (dim,) = _places(values.dim(), lead, node._saved_dim)  # noqa: SLF001 - as above
         return torch.split(values, [shape[dim - lead] for shape in shapes], dim)
     return None
+
+
+def _viewed(node: Any, name: str, values: Tensor, lead: int) -> Tensor:
+    """The gradient of a node of `_VIEWS`."""
+    if name == "Transpose":
+        return values.transpose(*_places(values.dim(), lead, node._saved_dim0, node._saved_dim1))  # noqa: SLF001 - as above
+    if name == "Permute":
+        order = _places(values.dim(), lead, *node._saved_dims)  # noqa: SLF001 - as above
+        return values.permute(*range(lead), *(order.index(k) + lead for k in range(lead, values.dim())))
+    ((below, output),) = node.next_functions
+    whole = values.new_zeros((*values.shape[:lead], *outputs_of(below)[output].shape))
+    (dim,) = _places(whole.dim(), lead, node._saved_dim)  # noqa: SLF001 - as above
+    whole.select(dim, _signed(node._saved_index)).copy_(values)  # noqa: SLF001 - as above
+    return whole
 
 
 def _places(dims: int, lead: int, *saved: int) -> list[int]:
