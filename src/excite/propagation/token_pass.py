@@ -43,7 +43,7 @@ Stream = dict[str, tuple[str, ...]]
 """Layers with the same tokens, from the lowest to the highest, each with the edges of attention before the next one."""
 
 
-AT_ONCE = 2**24  # numbers that arrive at all layers and edges together, for the signals that are propagated at once
+AT_ONCE = 2**22  # numbers that arrive at all layers and edges together, for the signals that are propagated at once
 
 
 class TokenPass(ForwardPass):
@@ -162,7 +162,8 @@ class TokenPass(ForwardPass):
         """Directions times what they read, summed over channels or heads; the directions are needed no more."""
         directions, activation = arrived.pop(layer), self.readings[layer].activation
         dtype = _exact(activation)
-        return (directions.to(dtype) * activation.to(dtype)).sum(dim)
+        products: Tensor = (directions.to(dtype) * activation.to(dtype)).sum(dim)
+        return products
 
     @staticmethod
     def _chain(

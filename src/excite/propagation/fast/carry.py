@@ -159,10 +159,7 @@ def _copied(node: Any, name: str, values: Tensor, lead: int) -> Sequence[Tensor]
     """The gradient of a node that copies, for values with ``lead`` leading dimensions; None: not known here."""
     if name in _SAME or name == "ToCopy":
         return (values,)
-    if name in _RESHAPING:
-        ((below, output),) = node.next_functions
-        return (values.reshape((*values.shape[:lead], *outputs_of(below)[output].shape)),)
-    if name in _VIEWS:
+    if name in _RESHAPING or name in _VIEWS:
         return (_viewed(node, name, values, lead),)
     if name == _MAX_POOL and is_concrete():
         return (_to_largest(node, values),)
@@ -176,14 +173,17 @@ def _copied(node: Any, name: str, values: Tensor, lead: int) -> Sequence[Tensor]
 
 
 def _viewed(node: Any, name: str, values: Tensor, lead: int) -> Tensor:
-    """The gradient of a node of `_VIEWS`."""
+    """The gradient of a node that changes the shape, or the order of dimensions, or selects."""
     if name == "Transpose":
         return values.transpose(*_places(values.dim(), lead, node._saved_dim0, node._saved_dim1))  # noqa: SLF001 - as above
     if name == "Permute":
         order = _places(values.dim(), lead, *node._saved_dims)  # noqa: SLF001 - as above
         return values.permute(*range(lead), *(order.index(k) + lead for k in range(lead, values.dim())))
     ((below, output),) = node.next_functions
-    whole = values.new_zeros((*values.shape[:lead], *outputs_of(below)[output].shape))
+    shape = (*values.shape[:lead], *outputs_of(below)[output].shape)
+    if name in _RESHAPING:
+        return values.reshape(shape)
+    whole = values.new_zeros(shape)
     (dim,) = _places(whole.dim(), lead, node._saved_dim)  # noqa: SLF001 - as above
     whole.select(dim, _signed(node._saved_index)).copy_(values)  # noqa: SLF001 - as above
     return whole
