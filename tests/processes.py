@@ -204,6 +204,7 @@ def slowly(path, read=work.read_image):
 
 def run():
     work.read_image = slowly
+    work.CANVAS = (48, 48)  # of localization: quicker
     Choice.load = lambda choice: colour_classifier()
     main(["bench", {experiment!r}, "--data", {data!r}, "--methods", "c-mwp,mwp", "--no-page", "--out", "killed"])
 """

@@ -111,7 +111,7 @@ def hunt_function(function: Function, most: int) -> Iterator[Tried]:
 
 
 def _tried(case: Case, output: int, looked: dict[tuple[object, ...], Seen], *, whole: bool) -> Iterator[Tried]:
-    """One result of a call; ``looked`` keeps what was seen, which is the same for each spelling of the call."""
+    """One result of a call; ``looked`` keeps what was seen, the same for each spelling that gives the same result."""
     x = torch.cat([each.reshape(-1) for each in case.given])
     y = result(case, output, x.clone())
     if not bool(torch.isfinite(y).all()):
@@ -128,7 +128,7 @@ def _tried(case: Case, output: int, looked: dict[tuple[object, ...], Seen], *, w
             return np.full(len(y), np.nan)
 
     def seen() -> Seen:
-        call = (case.number, case.live, output)
+        call = (case.number, case.live, output, y.numpy().tobytes())
         if call not in looked:
             looked[call] = look(values, x.numpy().copy())
         return looked[call]

@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -36,6 +37,12 @@ TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVE
 UPRIGHT = {number: Image.Transpose[name] for number, name in enumerate(TURNS.split(), start=2)}  # by orientation
 MOST_PIXELS = {"AVIF": 60_000_000, "JPEG2000": 30_000_000, "WEBP": 50_000_000}  # decoders that take much more memory
 STRIP = 2**20  # pixels that are converted at a time
+FREE = {  # photographs inside scikit-image, with free licences
+    "chelsea.png": "a cat",
+    "coffee.png": "a cup of coffee",
+    "astronaut.png": "an astronaut",
+    "rocket.jpg": "a rocket",
+}
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # an application's own handlers still apply
 
@@ -60,6 +67,14 @@ def find_images(patterns: str | Sequence[str]) -> list[Path]:
         for path in matches:
             found.setdefault(os.path.realpath(path), path)
     return list(found.values())
+
+
+def free_photographs() -> dict[Path, str]:
+    """Free photographs and their titles: those of scikit-image, or none where it is not installed."""
+    package = find_spec("skimage")  # not imported, which takes a second
+    if package is None or package.origin is None:
+        return {}
+    return {Path(package.origin).parent / "data" / name: title for name, title in FREE.items()}
 
 
 def file_state(path: Path) -> tuple[str, int, int]:

@@ -15,6 +15,7 @@ from zoo import timm_models
 
 from excite.datasets.flickr30k import GROUPS
 from excite.experiments import GROUNDING_METHODS, LOCALIZATION_METHODS, POINTING_METHODS
+from excite.experiments.localization import run as localization
 from excite.methods import METHODS
 
 TABLES = {
@@ -33,8 +34,9 @@ def rec(here):
 
 
 @pytest.fixture
-def bench(excite, model, voc, rec):
+def bench(excite, model, voc, rec, monkeypatch):
     """An experiment without a page; grounding with precomputed proposals."""
+    monkeypatch.setattr(localization, "CANVAS", (48, 48))  # boxes at 150 thresholds are most of the time
 
     def run(name, *arguments, data=None, methods="mwp"):
         known = ["--proposals", "boxes.json", "--side", 48] if name == "grounding" else []
@@ -64,7 +66,7 @@ class TestBench:
     def test_usual_and_all_methods(self, bench, name):
         usual = {"pointing": POINTING_METHODS, "localization": LOCALIZATION_METHODS, "grounding": GROUNDING_METHODS}
         for methods in {usual[name]} if name == "grounding" else {usual[name], "all"}:
-            (answer,) = bench(name, "--limit", 1, "--json", methods=methods).answers
+            (answer,) = bench(name, "--limit", 2, "--json", methods=methods).answers
             told = {what.split(" at ")[0] for what in answer["left_out"]["colours"]["unreadable"]}
             asked = list(METHODS) if methods == "all" else methods.split(",")
             rows = [row["method"] for row in answer["rows"] if row["method"] != "proposals"]

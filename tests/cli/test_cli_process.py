@@ -51,7 +51,7 @@ def test_stopped_and_killed_it_goes_on_where_it_was(album):
     """Ctrl-C in the middle, then SIGKILL; the third run finishes, and does nothing twice."""
     folder, expected, _ = album
     store = folder / "killed" / "answers.jsonl"
-    arguments = ("attend", "photos", "cup", "--json", "--out", "killed")
+    arguments = ("attend", "photos", "cup", "--size", 96, "--json", "--out", "killed")
     process = start(folder, *arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_for_lines(store, 1, process)
     process.send_signal(signal.SIGINT)
@@ -116,7 +116,7 @@ def test_a_progress_bar_leaves_the_terminal_and_files_to_the_answers(album):
     folder, expected, shown = album
     assert b"pictures" in shown
     assert len([json.loads(line) for line in expected.splitlines()]) == 8
-    written = on_a_terminal(folder, "attend", "photos", "cup", "--out", "whole")
+    written = on_a_terminal(folder, "attend", "photos", "cup", "--size", 96, "--out", "whole")
     assert "pictures" in written.decode()
     assert "8/8" in written.decode()
     shown = [line for line in screen(written) if line]

@@ -12,6 +12,7 @@ from excite.datasets import open_dataset
 from excite.errors import ConceptError, DataError, LayerError, MethodError, ModelError
 from excite.experiments.base import chosen_methods
 from excite.experiments.layer_sweep import LayerSweep
+from excite.experiments.localization import run as localization
 from excite.experiments.localization.run import Localization
 from excite.experiments.pointing.run import PointingGame, find_protocol
 from excite.methods import METHODS
@@ -26,8 +27,9 @@ def dataset(tmp_path):
 
 
 @pytest.fixture(params=[PointingGame, Localization, LayerSweep], ids=lambda kind: kind.__name__)
-def start(request, classifier, dataset):
+def start(request, classifier, dataset, monkeypatch):
     """Makes an experiment; other classifiers and options may be given."""
+    monkeypatch.setattr(localization, "CANVAS", (48, 48))  # boxes at 150 thresholds are most of the time
 
     def make(network=classifier, **options):
         return request.param(network, dataset, **{"methods": ["c-mwp", "mwp"], "layers": [FINE, COARSE], **options})

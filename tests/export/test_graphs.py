@@ -1,6 +1,7 @@
 """Graphs of maps: nothing is taken to be never negative that may be, products in another order, plain transposes."""
 
 from collections import Counter, OrderedDict
+from functools import cache, partial
 
 import pytest
 import torch
@@ -19,9 +20,10 @@ SIDE = 8
 aten = torch.ops.aten
 
 
-def graph_of(network, method="c-mwp", *, batch=False):
+@cache
+def graph_of(make, method="c-mwp", *, batch=False):
     """The map of a network by the library, and its graph."""
-    module = MapModule(network.eval(), "stem", method)
+    module = MapModule(make().eval(), "stem", method)
     with quiet_torch():
         return module, trace_map(module, Sizes(SIDE, SIDE, step=None, batch=batch))
 
@@ -103,7 +105,7 @@ def upper_convolutions(graph):
 
 @pytest.mark.parametrize("name", [*SIGNED, *ABOVE])
 def test_what_may_be_negative_competes_on_both_sides_and_what_cannot_once(name):
-    module, traced = graph_of(Between((SIGNED | ABOVE)[name]))
+    module, traced = graph_of(partial(Between, (SIGNED | ABOVE)[name]))
     graph = traced.graph
     check(module, graph)
     assert upper_convolutions(graph) == 1 + (2 if name in SIGNED else 1)
@@ -126,7 +128,7 @@ class Shortcut(nn.Module):
 
 
 def test_nothing_goes_down_by_the_port_of_units_that_cannot_have_been_pushed_down():
-    module, traced = graph_of(Shortcut(), "mwp")
+    module, traced = graph_of(Shortcut, "mwp")
     graph = traced.graph
     check(module, graph)
     names = [str(node.target) for node in graph.graph.nodes]
@@ -166,10 +168,10 @@ def signals(pictures, count=11):
     return functional.one_hot(torch.arange(count)[:, None].expand(count, pictures) % 3, 3).float()
 
 
-@pytest.fixture(scope="module", params=[connections, Branches, Shortcut])
+@pytest.fixture(scope="module", params=[(connections,), (Branches, "mwp"), (Shortcut,)])
 def traced(request, tmp_path_factory):
     """A network, its maps by the library, and its graph in a file."""
-    module, graph = graph_of(request.param(), batch=True)
+    module, graph = graph_of(*request.param, batch=True)
     path = tmp_path_factory.mktemp("graph") / "map.onnx"
     with quiet_torch(), path.open("wb") as file:
         write_onnx(graph, {}, file)
@@ -195,7 +197,7 @@ def test_signals_go_down_together_or_one_by_one(traced, pictures, little, monkey
 
 
 def test_each_signal_is_multiplied_once_for_each_kernel():
-    graph = graph_of(Branches(), "mwp", batch=True)[1].graph.graph
+    graph = graph_of(Branches, "mwp", batch=True)[1].graph.graph
     signal = next(node for node in graph.nodes if node.op == "placeholder" and node.target.endswith("1_1"))
     dependent, found = {signal}, Counter()
     for node in graph.nodes:

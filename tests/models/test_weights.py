@@ -233,7 +233,7 @@ class TestFilling:
         assert torch.equal(network.model.weight, torch.ones(2, 2))
 
     def test_weights_of_caffe_need_a_caffe_network(self, tmp_path):
-        with pytest.raises(ModelError, match=r"x\.caffemodel holds the weights of a Caffe network, but Tiny is none"):
+        with pytest.raises(ModelError, match=r"x\.caffemodel is of a Caffe network, but Tiny is none: name "):
             fill_from_caffe(Tiny(), tmp_path / "x.caffemodel")
 
 

@@ -34,14 +34,23 @@ SIGNED = {
     "convnext_tiny": "features.0",
     "swin_t": "features.0",
 }
-SIZES = {"inception_v3": 128, "alexnet": 96}
+SIZES = {"inception_v3": 96, "alexnet": 96}
+
+
+STAGES = (96, 192), (192, 384), (384, 768), (768, None)
+SHALLOW = {  # with fewer blocks of each kind
+    "resnet50": lambda: models.ResNet(models.resnet.Bottleneck, [2, 1, 1, 1]),
+    "densenet121": lambda: models.DenseNet(32, (2, 2, 2, 2), 64),
+    "convnext_tiny": lambda: models.ConvNeXt([models.convnext.CNBlockConfig(*sides, 1) for sides in STAGES]),
+    "swin_t": lambda: models.SwinTransformer([4, 4], 96, [2, 2], [3, 6], [7, 7]),
+}
 
 
 def made(name):
     """An architecture; where full connections hold nearly all weights, which take seconds to draw, with fewer units."""
     if name not in {"alexnet", "vgg11"}:
         options = {"init_weights": False} if name in {"googlenet", "inception_v3"} else {}
-        return getattr(models, name)(weights=None, **options)
+        return SHALLOW[name]() if name in SHALLOW else getattr(models, name)(weights=None, **options)
     with torch.device("meta"):
         net, units = getattr(models, name)(weights=None), 64
         places = [k for k, layer in enumerate(net.classifier) if isinstance(layer, nn.Linear)]

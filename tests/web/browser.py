@@ -39,9 +39,10 @@ def chromium():
 class Visitor:
     """A page in the browser, with what was asked for and what went wrong in it."""
 
-    def __init__(self, context, url):
+    def __init__(self, browser, url, viewport, **more):
         self.requests, self.faults, self.dialogs = [], [], []
-        self.page = context.new_page()
+        still = {"reduced_motion": "reduce"}  # or the browser draws all the time while it waits
+        self.page = browser.new_context(viewport=viewport, **still, **more).new_page()
         self.page.set_default_timeout(PATIENCE)
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
@@ -55,9 +56,7 @@ class Visitor:
 
     def shows(self, title):
         """Wait until the stage shows this."""
-        self.page.wait_for_function(
-            "title => document.querySelector('#stage canvas')?.dataset.shows === title", arg=title
-        )
+        self.wait_for("title => document.querySelector('#stage canvas')?.dataset.shows === title", title)
 
     def drawn(self):
         """What is on the stage, pixel by pixel."""
@@ -66,13 +65,16 @@ class Visitor:
     def redrawn(self, *before):
         """Wait until something else is on the stage."""
         changed = "before => !before.includes(document.querySelector('#stage canvas').toDataURL())"
-        self.page.wait_for_function(changed, arg=before, polling=50)
+        self.wait_for(changed, before)
         return self.drawn()
 
+    def wait_for(self, condition, arg=None):
+        """Look now and then, not at each frame, for which the browser would draw all the time."""
+        self.page.wait_for_function(condition, arg=arg, polling=100)
+
     def says(self, selector, text):
-        self.page.wait_for_function(
-            "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)", arg=[selector, text]
-        )
+        said = "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)"
+        self.wait_for(said, [selector, text])
 
     def ask(self, text, field="question"):
         entry = self.page.locator(f"#{field} textarea, #{field} input").first

@@ -16,11 +16,9 @@ from urllib.parse import urlsplit
 
 from annotated import colour_classifier
 from PIL import Image
-from processes import Forked
+from processes import PATIENCE, Forked
 
 from excite.web.service import Limits, Service
-
-PATIENCE = 120  # seconds; machines may be busy
 
 
 class Instant:

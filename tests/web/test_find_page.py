@@ -2,7 +2,7 @@
 
 import pytest
 from annotated import picture, scenes
-from browser import NARROW, WIDE, Visitor, chromium
+from browser import NARROW, WIDE, Visitor
 from PIL import Image
 from processes import Forked
 from servers import colour_service, refused, started
@@ -87,38 +87,38 @@ def url(tmp_path_factory):
     data = pytest.importorskip("skimage.data")
     folder = tmp_path_factory.mktemp("photos")
     for name in ("chelsea", "coffee", "astronaut", "rocket"):
-        Image.fromarray(getattr(data, name)()).save(folder / f"{name}.jpg")
+        Image.fromarray(getattr(data, name)()).reduce(2).save(folder / f"{name}.jpg")
     options = ("--port", "0", "--json", "--photos", "photos")
     with started(Forked.COMMAND, "serve", *options, folder=folder.rename(folder.with_name("photos")).parent) as server:
         yield server.url
 
 
 @pytest.mark.parametrize(("viewport", "scheme"), [(WIDE, "light"), (NARROW, "dark")], ids=["wide", "narrow"])
-def test_on_the_page(url, viewport, scheme):
+def test_on_the_page(browser, url, viewport, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    with chromium() as browser:
-        visitor = Visitor(browser.new_context(viewport=viewport, color_scheme=scheme), url)
-        page = visitor.page
-        visitor.shows("cat")
-        page.focus("#tab-look")
-        for _ in range(2):
-            page.keyboard.press("ArrowRight")
-        page.fill("#words input", "zork")
-        page.keyboard.press("Enter")
-        page.wait_for_selector(".find-told.is-fault")
-        page.fill("#words input", "a cat -dog")
-        page.keyboard.press("Enter")
-        page.wait_for_selector(".matches li:nth-child(4) canvas")
-        assert "chelsea.jpg" in page.text_content(".matches li:first-child")
-        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-        found = axe.run(page).response["violations"]
-        assert [one for one in found if one["impact"] in {"serious", "critical"}] == []
-        page.focus(".matches li:first-child button")
-        page.keyboard.press("Enter")
-        visitor.shows("a cat")
-        assert "chelsea.jpg" in page.text_content(".drop-told")
-        page.click("#share")
-        assert "photo=" in page.input_value("#address input")
-        page.goto(page.input_value("#address input"))
-        visitor.shows("a cat")
-        assert visitor.faults == ["Failed to load resource: the server responded with a status of 400 (Bad Request)"]
+    visitor = Visitor(browser, url, viewport, color_scheme=scheme)
+    page = visitor.page
+    visitor.shows("cat")
+    page.focus("#tab-look")
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    page.fill("#words input", "zork")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".find-told.is-fault")
+    page.fill("#words input", "a cat -dog")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".matches li:nth-child(4) canvas")
+    assert "chelsea.jpg" in page.text_content(".matches li:first-child")
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    found = axe.run(page).response["violations"]
+    assert [one for one in found if one["impact"] in {"serious", "critical"}] == []
+    page.focus(".matches li:first-child button")
+    page.keyboard.press("Enter")
+    visitor.shows("a cat")
+    assert "chelsea.jpg" in page.text_content(".drop-told")
+    page.click("#share")
+    assert "photo=" in page.input_value("#address input")
+    page.goto(page.input_value("#address input"))
+    visitor.shows("a cat")
+    assert visitor.faults == ["Failed to load resource: the server responded with a status of 400 (Bad Request)"]
+    page.context.close()

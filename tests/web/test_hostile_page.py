@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from browser import WIDE, Visitor, chromium
+from browser import WIDE, Visitor
 from hostile_names import HOSTILE, UNUSUAL
 from servers import red_square, started
 
@@ -57,25 +57,25 @@ def test_answers_for_programs_are_exact(server):
     assert content.isascii()
 
 
-def test_the_page_shows_text(server):
-    with chromium() as browser:
-        visitor = Visitor(browser.new_context(viewport=WIDE), server.url)
-        page = visitor.page
-        visitor.drop(red_square(), name=f"red{HOSTILE['direction']}<b>.png")
-        visitor.says(".drop-told", r"red\u202egpj.exe\u2066<b>.png, 96 ")
-        page.wait_for_selector("#findings button")
-        page.wait_for_function("() => !document.querySelector('.stage.is-busy')")
-        seen = visitor.findings()
-        for number, name in enumerate(seen):
-            if len(name) < 900 and "udcff" not in name:  # neither what is too long nor what cannot be sent
-                page.locator("#findings button").nth(number).click()
-                visitor.shows(name)
-        for tab in ("Side by side", "Reports", "Look"):
-            page.get_by_role("tab", name=tab).click()
-            page.wait_for_timeout(300)
-        assert not RAW.search(page.content())
-        assert page.locator("#findings script, #findings img, .stage-caption *[onerror]").count() == 0
-        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
-        assert (visitor.faults, visitor.dialogs) == ([], [])
+def test_the_page_shows_text(server, browser):
+    visitor = Visitor(browser, server.url, WIDE)
+    page = visitor.page
+    visitor.drop(red_square(), name=f"red{HOSTILE['direction']}<b>.png")
+    visitor.says(".drop-told", r"red\u202egpj.exe\u2066<b>.png, 96 ")
+    page.wait_for_selector("#findings button")
+    visitor.wait_for("() => !document.querySelector('.stage.is-busy')")
+    seen = visitor.findings()
+    for number, name in enumerate(seen):
+        if len(name) < 900 and "udcff" not in name:  # neither what is too long nor what cannot be sent
+            page.locator("#findings button").nth(number).click()
+            visitor.shows(name)
+    for tab in ("Side by side", "Reports", "Look"):
+        page.get_by_role("tab", name=tab).click()
+        page.wait_for_timeout(300)
+    assert not RAW.search(page.content())
+    assert page.locator("#findings script, #findings img, .stage-caption *[onerror]").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    assert (visitor.faults, visitor.dialogs) == ([], [])
+    page.context.close()
     shown = {text for text in HOSTILE.values() if text.isprintable()} | {r"\x1b[31mred\x1b[0m", r"lf\n!BREAK"}
     assert len(shown & set(seen)) >= 4

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from browser import NARROW, WIDE, Visitor, chromium
+from browser import NARROW, WIDE, Visitor
 from PIL import Image
 from processes import Forked
 from servers import encoded, started
@@ -30,20 +30,13 @@ def url(tmp_path_factory):
         yield server.url
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
 def visit(browser, url):
     """Open the page, at first with an example; in the end nothing has failed, or was asked of anybody else."""
     visitors = []
 
     def visit(viewport=WIDE, query="", **more):
-        context = browser.new_context(viewport=viewport, accept_downloads=True, **more)
-        visitors.append(Visitor(context, url + query))
+        visitors.append(Visitor(browser, url + query, viewport, **more))
         if not query:
             visitors[-1].shows("cat")
         return visitors[-1]
@@ -89,7 +82,7 @@ def test_from_a_dropped_photograph_to_its_files(visit, photograph, viewport, tmp
     for _ in range(2):
         visitor.page.keyboard.press("ArrowLeft")
     visitor.says(".stage-about", "layer blocks.12")
-    visitor.page.wait_for_function("() => document.querySelector('#layer').textContent.includes('Layer blocks.12')")
+    visitor.wait_for("() => document.querySelector('#layer').textContent.includes('Layer blocks.12')")
     visitor.redrawn(chosen)
     assert not visitor.page.locator("#layer input[type=number], #layer .reset-button").first.is_visible()
 
@@ -161,7 +154,7 @@ def test_a_link_brings_the_settings_back(visit, photograph):
         seen.append(visitor.redrawn(*seen))
     visitor.page.get_by_label("regions").click()  # a word has none
     visitor.page.click("#share")
-    visitor.page.wait_for_function("() => location.search.includes('question=spoon')")
+    visitor.wait_for("() => location.search.includes('question=spoon')")
     other = visit(query="?" + visitor.page.url.split("?")[1])
     other.shows("spoon")
     other.says(".stage-about", "· mwp")

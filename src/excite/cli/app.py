@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from excite.cli import attend, bench, check, export, find, ground, ls, serve, tags, train
+from excite.cli import attend, bench, check, export, find, ground, ls, reproduce, serve, tags, train
 from excite.cli.console import complain, help_without_command, note, say
 from excite.cli.help import HELP_NAMES, Commands
 from excite.cli.train import FINETUNE_EXAMPLES, finetune_command
@@ -59,6 +59,7 @@ app.command("fetch", epilog=ls.FETCH_EXAMPLES)(ls.fetch_command)
 app.command("find", epilog=find.EXAMPLES)(find.command)
 app.command("finetune", epilog=FINETUNE_EXAMPLES)(finetune_command)
 app.command("ground", epilog=ground.EXAMPLES)(ground.command)
+app.command("reproduce", epilog=reproduce.EXAMPLES)(reproduce.command)
 app.command("serve", epilog=serve.EXAMPLES)(serve.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(ls.app, name="ls")

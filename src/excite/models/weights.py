@@ -52,7 +52,7 @@ def fill_from_caffe(module: nn.Module, path: Path) -> None:
     from excite.models.caffe.reading import read_weights
 
     if not isinstance(module, CaffeNetwork):
-        raise ModelError(f"{path} holds the weights of a Caffe network, but {type(module).__name__} is none.")
+        raise ModelError(f"{path} is of a Caffe network, but {type(module).__name__} is none: name that network.")
     module.load_blobs(read_weights(path), str(path))
 
 

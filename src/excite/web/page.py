@@ -9,7 +9,6 @@ import re
 from contextlib import suppress
 from functools import partial
 from html import unescape
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -23,7 +22,7 @@ from torch.nn.functional import interpolate
 
 from excite.errors import ConceptError, ExciteError, MethodError, visible
 from excite.grounding.ground import METHOD as PHRASE
-from excite.images import find_images, read_image
+from excite.images import find_images, free_photographs, read_image
 from excite.io.files import to_numpy
 from excite.methods import METHODS
 from excite.readouts.figure import percent
@@ -49,12 +48,6 @@ SIDE_BY_SIDE = ("mwp", "c-mwp")
 MOST_CELLS = 24
 SIDE = 420  # pixels of a map as it is sent: it is smooth, and the browser enlarges it
 
-PHOTOGRAPHS = {  # of scikit-image: those with free licences that need no download
-    "chelsea.png": "a cat",
-    "coffee.png": "a cup of coffee",
-    "astronaut.png": "an astronaut",
-    "rocket.jpg": "a rocket",
-}
 PAGES = ("pointing.html", "localization.html", "grounding.html")  # the names that `excite bench` gives them
 KINDS = {".html", ".png", ".jpg", ".svg", ".csv", ".json", ".md", ".txt"}
 MOST_REPORTS = 50
@@ -383,12 +376,7 @@ class Example(NamedTuple):
 
 def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
     """The examples by unique, visible names: the images in a folder, or those of scikit-image if that is installed."""
-    package = find_spec("skimage")  # not imported, which takes a second
-    titles: dict[Path, str] = {}
-    if folder is not None:
-        titles = dict.fromkeys(find_images(str(folder))[:12], "")
-    elif package is not None and package.origin is not None:
-        titles = {Path(package.origin).parent / "data" / name: title for name, title in PHOTOGRAPHS.items()}
+    titles = free_photographs() if folder is None else dict.fromkeys(find_images(str(folder))[:12], "")
     found: dict[str, Example] = {}
     for path, title in titles.items():
         stem = name = visible(path.stem)

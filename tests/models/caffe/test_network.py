@@ -184,7 +184,7 @@ TWO = (FC, row("other InnerProduct data", num_output=3), row("prob Softmax fc"))
 
 
 def test_several_outputs_are_to_be_chosen_from():
-    with pytest.raises(ModelError, match=r"net has several outputs, fc, other: choose one with output="):
+    with pytest.raises(ModelError, match=r"net has several outputs, fc, other: choose one with output=, or"):
         network(*TWO)
     assert network(*TWO, output="other").initialise()(pictures()).shape == (2, 3)
     for output in ("fc", "prob"):
@@ -243,7 +243,7 @@ def test_two_layers_of_one_name_share_their_weights():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"fc": []}, r"file.caffemodel has no weights for fc of net: use the weights and the"),
+        ({"fc": []}, r"file.caffemodel has no weights for fc of net: it is cut off, or those of another n"),
         ({name: [] for name in ("fc", "bn", *"abcde")}, r"has no weights for a, b, c, d, e and 2 more of net"),
         ({"fc": [torch.ones(5)]}, r"'fc' \(InnerProduct\) has 2 blobs \(weight, bias\), but 1 in file"),
         ({"fc": [torch.ones(5), torch.ones(5)]}, r"'fc'.*a weight of shape 5 x 396, but that in file.* is 5: use"),

@@ -73,8 +73,8 @@ def old_layer(name, kind, bottoms=(), tops=(), *, blobs=(), rest=b""):
     return chunk(2, b"".join([*parts, *(chunk(6, blob) for blob in blobs), rest]))
 
 
-def messages(definition, blobs=(), *, old=False):
-    """A network as a NetParameter, with the blobs of each layer by its name; ``old``: in the format of 2014."""
+def message(definition, *, old=False):
+    """A network without weights as a NetParameter; ``old``: in the format of 2014."""
     net = net_parameter()(name=definition.name)
     for name, shape in definition.inputs.items():
         net.input.append(name)
@@ -88,17 +88,38 @@ def messages(definition, blobs=(), *, old=False):
         if layer.options:
             shape = {"shape": {"dim": layer.options["shape"]}} if "shape" in layer.options else {}
             ParseDict({**layer.options, **shape}, getattr(made, PARAMETERS_OF[layer.kind.lower()]))
-        for blob in dict(blobs).get(layer.name, ()):
-            values = blob.detach().numpy().astype("<f4")
-            shape = [1] * (LEGACY_AXES - values.ndim) + list(values.shape)
-            made.MergeFromString(chunk(6, old_blob(shape, values)) if old else chunk(7, new_blob(values.shape, values)))
     return net
+
+
+def pieces(net, blobs=(), *, old_shapes=None):
+    """The bytes of a .caffemodel, layer by layer, with the blobs of each layer by its name.
+
+    ``old_shapes``: blobs have four axes, as by default in the old format; files of both have been seen in the new one.
+    """
+    old = bool(net.layers)
+    layers = [(layer.name, layer.SerializeToString()) for layer in (net.layers or net.layer)]
+    common = type(net).FromString(net.SerializeToString())
+    common.ClearField("layers" if old else "layer")
+    yield common.SerializeToString()
+    for name, content in layers:
+        made = [blob_of(blob, old=old if old_shapes is None else old_shapes) for blob in dict(blobs).get(name, ())]
+        yield chunk(2 if old else 100, b"".join([content, *(chunk(6 if old else 7, blob) for blob in made)]))
+
+
+def blob_of(tensor, *, old):
+    """A tensor as a blob; in old ones missing axes are leading ones of size 1."""
+    values = tensor.detach().numpy()
+    return (
+        old_blob([1] * (LEGACY_AXES - values.ndim) + list(values.shape), values)
+        if old
+        else new_blob(values.shape, values)
+    )
 
 
 def files(definition, blobs=(), *, old=False):
     """The text of its deploy.prototxt, and the bytes of its .caffemodel."""
-    text = MessageToString(messages(definition, old=old))
-    return text.encode(), messages(definition, blobs, old=old).SerializeToString()
+    net = message(definition, old=old)
+    return MessageToString(net).encode(), b"".join(pieces(net, blobs))
 
 
 def row(text, **options):

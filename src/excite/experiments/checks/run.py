@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import cycle
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from excite import __version__
@@ -18,7 +16,7 @@ from excite.experiments.checks.base import STANDINGS, Check, CheckedImage, worst
 from excite.experiments.report import figures
 from excite.experiments.report.page import write_page
 from excite.experiments.report.tables import markdown_table
-from excite.images import file_state, find_images, read_image
+from excite.images import file_state, find_images, free_photographs, read_image
 from excite.io.cache import fingerprint
 from excite.io.text import for_markdown, markdown_code
 from excite.methods import find_method
@@ -27,6 +25,7 @@ from excite.models.classifier import identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from excite.experiments.checks.base import Panel, Standing, Verdict
     from excite.jobs import Entry, Executor
@@ -41,7 +40,6 @@ CHECKS: Mapping[str, Check] = {
 }
 AS_MEASURED = 2  # the version of the measurements: older records are measured again
 PEERS = ("mwp", "grad", "grad-cam", "lrp")  # methods for comparison; and a random map in the removal check
-PHOTOGRAPHS = ("chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg")  # inside scikit-image, with free licences
 
 
 def chosen_checks(names: str | None) -> list[str]:
@@ -182,13 +180,9 @@ class SanityChecks:
 
 def pictures_of(patterns: Sequence[str], limit: int) -> list[Path]:
     """The files of images, folders and patterns, or of scikit-image's photographs; at most ``limit``, evenly spread."""
-    spec = find_spec("skimage")
-    if patterns:
-        files = find_images(patterns)
-    elif spec is None or spec.origin is None:
+    files = find_images(patterns) if patterns else list(free_photographs())
+    if not files:
         raise ImageError("name some images, or install photographs to check on: pip install 'excite[demo]'")
-    else:
-        files = [Path(spec.origin).parent / "data" / name for name in PHOTOGRAPHS]
     return files if len(files) <= limit else [files[k * len(files) // limit] for k in range(limit)]
 
 

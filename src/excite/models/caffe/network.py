@@ -85,8 +85,8 @@ class CaffeNetwork(nn.Module):
         if missing:
             some = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
             raise ModelError(
-                f"{source} has no weights for {some} of {self.definition.name}: "
-                "use the weights and the definition that belong together."
+                f"{source} has no weights for {some} of {self.definition.name}: it is cut off, or those of another "
+                "network; use the weights and the definition that belong together."
             )
         state = {}
         for step in weighted:
@@ -151,8 +151,8 @@ def _up_to_the_logits(definition: Network, output: str | None) -> tuple[list[Lay
             unread.pop(bottom, None)
         unread.update(dict.fromkeys(layer.tops))
     if len(unread) != 1:
-        found = f"several outputs, {', '.join(unread)}: choose one with output=" if unread else "no output"
-        raise ModelError(f"{definition.name} has {found}.")
+        found = f"several outputs, {', '.join(unread)}: choose one with output=, or" if unread else "no output:"
+        raise ModelError(f"{definition.name} has {found} take its deploy.prototxt, with these weights for it.")
     (found,) = unread
     return _feeding(layers, {found}), found
 

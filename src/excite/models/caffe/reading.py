@@ -176,7 +176,7 @@ def fields(message: memoryview, most: int | None = None) -> Iterator[Field]:
             yield Field(number, size, message[start:at])
             continue
         if size > len(message) - at:
-            raise BrokenFile(f"field {number} says {size} bytes where {len(message) - at} are left: it is cut short")
+            raise BrokenFile(f"{len(message) - at} of {size} bytes are left in a field: it is cut short, get it again")
         yield Field(number, message[at : at + size], message[start : at + size])
         at += size
 
