@@ -175,6 +175,8 @@ def _copied(node: Any, name: str, values: Tensor, lead: int) -> Sequence[Tensor]
 def _viewed(node: Any, name: str, values: Tensor, lead: int) -> Tensor:
     """The gradient of a node that changes the shape, or the order of dimensions, or selects."""
     if name == "Transpose":
+        if values.dim() == lead:  # torch transposes even a number
+            return values
         return values.transpose(*_places(values.dim(), lead, node._saved_dim0, node._saved_dim1))  # noqa: SLF001 - as above
     if name == "Permute":
         order = _places(values.dim(), lead, *node._saved_dims)  # noqa: SLF001 - as above
