@@ -186,15 +186,15 @@ def attention(call: Call) -> Any:
     if call.argument(7, "enable_gqa", default=False):  # several heads of the queries share one of keys and values
         heads = query.shape[-3]
         key, value = (run(torch.repeat_interleave, each, heads // each.shape[-3], -3) for each in (key, value))
-    weights, dropped = _weights(call, query, key), call.argument(4, "dropout_p", default=0.0)
+    weights, dropped = weights_of(call, query, key, run), call.argument(4, "dropout_p", default=0.0)
     if dropped:
         return run(torch.matmul, run(torch.nn.functional.dropout, weights, dropped), value)
     return exactly(call, run(torch.matmul, weights, value))
 
 
-def _weights(call: Call, query: Tensor, key: Tensor) -> Any:
-    """``softmax(q k / sqrt(d) + mask)``; rows that are masked altogether are 0."""
-    run, scale, mask = call.mode.run, call.argument(6, "scale"), call.argument(3, "attn_mask")
+def weights_of(call: Call, query: Tensor, key: Tensor, run: Callable[..., Any]) -> Any:
+    """``softmax(q k / sqrt(d) + mask)``, each step by ``run``; rows that are masked altogether are 0."""
+    scale, mask = call.argument(6, "scale"), call.argument(3, "attn_mask")
     scores = run(torch.matmul, query, run(torch.transpose, key, -2, -1))
     scores = run(torch.mul, scores, 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale))
     if call.argument(5, "is_causal", default=False):

@@ -1,4 +1,4 @@
-"""Gradients, deconvolution, guided backpropagation and three kinds of relevance, after one forward pass.
+"""Gradients, deconvolution, guided backpropagation and two kinds of relevance, after one forward pass.
 
 Each operation keeps a small graph of its own for its true gradient; where a variant differs from it, a rule says how.
 
@@ -9,7 +9,6 @@ Each operation keeps a small graph of its own for its true gradient; where a var
 | guided | f'(x) max(g, 0) | W' g | f'(x) g | to both |
 | lrp | g y / x | W' (g y / (y + e sign y)) | g y / x | to what is gated, or half to each |
 | attn-lrp | g y / x | the same, or the gamma rule | g y / x; softmax f'(x) g | half to each |
-| linear | g y / x | W' g | g y / x | to what is gated, or half to each |
 
 The functions that replaced ReLU are rectifiers as well, with their derivative in the place of its mask. For relevance
 the signal is ``g = R / activation``: what is linear without weights (sums, pooling) passes that on by its plain
@@ -17,8 +16,7 @@ gradient. ``attn-lrp`` (Achtibat et al. 2024) differs from ``lrp`` in what is be
 expanded at x: ``R_i = x_i (R_i - s_i sum_j R_j)``, which is its plain gradient in terms of g. Layer and group norms are
 linear for the deviation that they divide by, so that their mean takes its part. The gamma rule favours the
 contributions that moved a unit the way it responded, as ``w + gamma w+`` where that was up (Montavon et al. 2019):
-without it relevance in a vision transformer is noisy. ``linear`` holds gates, attention weights, slopes ``y / x`` and
-deviations of norms constant: what each unit then adds to the signal's sum of outputs, be that positive or negative.
+without it relevance in a vision transformer is noisy.
 """
 
 from __future__ import annotations
@@ -52,8 +50,8 @@ if TYPE_CHECKING:
 
     from excite.propagation.mode import Call
 
-Variant = Literal["grad", "deconv", "guided", "lrp", "attn-lrp", "linear"]
-RELEVANCE = frozenset[Variant]({"lrp", "attn-lrp", "linear"})
+Variant = Literal["grad", "deconv", "guided", "lrp", "attn-lrp"]
+RELEVANCE = frozenset[Variant]({"lrp", "attn-lrp"})
 
 
 class Gamma(NamedTuple):
@@ -67,7 +65,7 @@ NO_GAMMA = Gamma()
 
 
 class Gradients(ForwardPass):
-    """The forward pass of a network, and the gradients of its output with respect to its layers, in six variants.
+    """The forward pass of a network, and the gradients of its output with respect to its layers, in five variants.
 
     ReLUs are found wherever they are called (``F.relu``, ``x.relu_()``, one module used many times), so the network
     needs no preparation.
@@ -116,8 +114,7 @@ class Gradients(ForwardPass):
                 signals pass where it was active (Springenberg 2015). ``lrp``: relevance by the epsilon rule (Bach
                 2015). There a unit of relevance starts at each cued output, so the relevances of a layer sum to the
                 signal, less what biases and the epsilon took. Where an output is exactly 0 nothing starts.
-                ``attn-lrp``: the same with rules for attention (Achtibat 2024). ``linear``: what each unit adds to the
-                signal's sum of outputs, all gates held constant; at edges of attention what flows along each.
+                ``attn-lrp``: the same with rules for attention (Achtibat 2024).
             epsilon: of relevance, in units of the responses that it stabilises.
             gamma: of ``attn-lrp``, for convolutions and for dense layers; 0 is the epsilon rule.
             layers: the layers to read; None: all. What lies below them is not computed.
@@ -125,24 +122,18 @@ class Gradients(ForwardPass):
         Returns:
             for each layer a tensor of the shape of its output.
         """
-        wanted = list(self.readings) if layers is None else list(layers)
-        return self.in_places(self.propagated(signal, variant, wanted, epsilon, gamma))
-
-    def propagated(
-        self, signal: Tensor, variant: Variant, wanted: list[str], epsilon: float = 0.0, gamma: Gamma = NO_GAMMA
-    ) -> dict[str, Tensor]:
-        """The same in the shape of each layer's output, also where its grid is known."""
         check_shape(signal, self.output)
         if variant not in get_args(Variant):
             raise MethodError(f"there is no way down named {variant!r}: use one of {', '.join(get_args(Variant))}")
         if variant not in self._checked:
             _refuse_unruled(self.top, variant)
             self._checked.add(variant)
+        wanted = list(self.readings) if layers is None else list(layers)
         if not wanted:
             raise LayerError("no layer is read: name at least one")
         self._switch.variant, self._switch.epsilon, self._switch.gamma = variant, epsilon, gamma
         start = signal.to(self.output.dtype)
-        if variant in RELEVANCE - {"linear"}:
+        if variant in RELEVANCE:
             start = torch.where(self.output == 0, 0, start / self.output)
         with torch.inference_mode(mode=False):
             probes = [self.readings[layer].probe for layer in wanted]
@@ -151,7 +142,7 @@ class Gradients(ForwardPass):
         if variant in RELEVANCE:
             arrived = {layer: self.readings[layer].activation * each for layer, each in arrived.items()}
         self.check_maps(arrived.values())
-        return arrived
+        return self.in_places(arrived)
 
 
 # --- the rules -------------------------------------------------------------------------------------------------------
@@ -190,7 +181,7 @@ class Step(Rule):
     def down(self, *signals: Any) -> Shares:
         """The signals of the children, in the variant of the switch."""
         (signal,) = signals
-        ways = {"lrp": self._relevance, "attn-lrp": self._attended_relevance, "linear": self._contribution}
+        ways = {"lrp": self._relevance, "attn-lrp": self._attended_relevance}
         return ways.get(self.switch.variant, self._gradient)(signal)
 
     def heir(self, variant: Variant) -> int | None:
@@ -210,10 +201,6 @@ class Step(Rule):
     def _attended_relevance(self, signal: Tensor) -> Shares:
         """As `_relevance`, unless ``attn-lrp`` differs."""
         return self._relevance(signal)
-
-    def _contribution(self, signal: Tensor) -> Shares:
-        """The gradient of the main child; gates are constants."""
-        return self._only_main(self._gradient(signal)[self.main or 0])
 
     def _stabilised(self, total: Tensor) -> Tensor:
         epsilon = torch.full((), self.switch.epsilon, dtype=total.dtype, device=total.device)
@@ -267,9 +254,6 @@ class OneToOne(Step):
         relevance = (signal * self.response.tensor).sum_to_size(child.shape)
         return self._only_main(torch.where(child == 0, 0, relevance / child))
 
-    def _contribution(self, signal: Tensor) -> Shares:
-        return self._relevance(signal)
-
 
 class Rectifier(OneToOne):
     """ReLU and its kind, at which deconvolution and guided backpropagation let only positive signals through."""
@@ -295,7 +279,7 @@ class Norm(OneToOne):
 
     def __init__(self, switch: Switch, call: Call, children: Sequence[Tensor], main: int | None) -> None:
         super().__init__(switch, call, children, main)
-        self.linear = _linear_norm(call)
+        self.linear = linear_norm(call)
 
     def _attended_relevance(self, signal: Tensor) -> Shares:
         """The gradient for a constant deviation: the mean takes its part."""
@@ -303,9 +287,6 @@ class Norm(OneToOne):
         with torch.enable_grad():
             response = self.linear(child)
         return self._only_main(torch.autograd.grad(response, child, signal)[0])
-
-    def _contribution(self, signal: Tensor) -> Shares:
-        return self._attended_relevance(signal)
 
 
 class Product(Step):
@@ -316,23 +297,12 @@ class Product(Step):
         return shares if self.main is None else self._only_main(shares[self.main])
 
     def heir(self, variant: Variant) -> int | None:
-        """What is gated, but for ``attn-lrp``."""
-        return self.main if variant in {"lrp", "linear"} else None
+        """By ``lrp`` what is gated."""
+        return self.main if variant == "lrp" else None
 
     def _attended_relevance(self, signal: Tensor) -> Shares:
         """Also a gate is needed: the same to each."""
         return self._gradient(signal / len(self.leaves))
-
-    def _contribution(self, signal: Tensor) -> Shares:
-        return self._relevance(signal)
-
-
-class Mixture(Product):
-    """Values times the weights of attention, where these are read: they show what flows along each edge."""
-
-    def _contribution(self, signal: Tensor) -> Shares:
-        """The gradient for both: values times theirs and weights times theirs are the same products, summed apart."""
-        return self._relevance(signal) if self.main is None else self._gradient(signal)
 
 
 class Quotient(Product):
@@ -391,15 +361,14 @@ def _weights(switch: Switch, call: Call, kind: type[Step] = Weights) -> Any:
 
 def _product(switch: Switch, call: Call) -> Any:
     """Matrix products: with weights, with a gate (attention over values), or of two activations."""
-    read = with_read_weights(call)
-    call, kind = read, Product if read is call else Mixture
+    call = with_read_weights(call)
     above = _above(call.tensors)
     if len(above) < 2:
         return _step(Step, switch, call, above[0] if above else None)
     ranks = [provenance_of(tensor).gate for tensor in above]
     if ranks.count(min(ranks)) > 1 or len(ranks) > 2:
         return _step(NoRelevance, switch, call, None)
-    return _step(kind, switch, call, above[ranks.index(min(ranks))])
+    return _step(Product, switch, call, above[ranks.index(min(ranks))])
 
 
 def _multiplication(switch: Switch, call: Call) -> Any:
@@ -441,7 +410,7 @@ _SPREAD: dict[str, type[Step]] = {
 """Functions of one activation each of whose outputs depends on many of its units."""
 
 
-def _linear_norm(call: Call) -> Callable[[Tensor], Tensor]:
+def linear_norm(call: Call) -> Callable[[Tensor], Tensor]:
     """A layer or group norm without its shift, linear in its child: the deviation counts as a constant."""
     weight, epsilon = call.argument(2, "weight"), call.argument(4, "eps", default=1e-5)
     groups = call.argument(1, "num_groups") if call.name == "group_norm" else None

@@ -128,14 +128,17 @@ def inplace_position(function: Callable[..., Any]) -> int | None:
 # --- checks --------------------------------------------------------------------------------------------------------
 
 
-def check(output: Tensor) -> set[Tensor]:
-    """Refuse a graph with a node below ``output`` that has no rule; give the probes that it reaches."""
+def check(output: Tensor, *, linear: bool = False) -> set[Tensor]:
+    """Refuse a graph with a node below ``output`` that has no rule; give the probes that it reaches.
+
+    ``linear``: sums and pooling need none, as their gradient serves.
+    """
     reached = set()
     for node in nodes_below(output.grad_fn):
         rule, message = rule_of(node), node.metadata.get("excite hidden")
         if isinstance(rule, Refused):
             message = rule.message
-        elif rule is None and not copies(node):
+        elif rule is None and not copies(node) and not (linear and NODES.get(node_name(node), _UNLISTED).linear):
             message = node.metadata.get("excite") or hidden(type(node).__name__)
         if message:
             raise NoRuleError(message)

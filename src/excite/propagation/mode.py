@@ -6,6 +6,7 @@ refuses those that do more than copy values. A `Call` is one torch call, with th
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -218,7 +219,6 @@ class RuleMode(TorchFunctionMode):
         # Reads the weights [..., queries, keys] of attention in the running module: behind a tap, or not at all.
         self.read_weights: Callable[[Tensor], Tensor | None] | None = None
         self._run_below = choose(run_below)
-        self._names: dict[int, str] = {}  # of all modules, by id; only where one is asked for
 
     def __torch_function__(  # noqa: PLR0911 - each return is one kind of call
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -325,8 +325,12 @@ class RuleMode(TorchFunctionMode):
         writing = call.name in WRITING
         known = self._written_provenance(call) if call.writes else UNKNOWN
         if call.above_tap:
-            args, kwargs = tree_map_only(Tensor, _without_parameters, (call.args, call.kwargs))
-            with torch.enable_grad(), self.memory.saving():
+            args, kwargs = call.args, call.kwargs
+            if any(_without_parameters(tensor) is not tensor for tensor in call.tensors):
+                args, kwargs = tree_map_only(Tensor, _without_parameters, (args, kwargs))
+            # a change of shape saves no tensor
+            saving = nullcontext() if call.operation.moves and len(call.tensors) == 1 else self.memory.saving()
+            with torch.enable_grad(), saving:
                 if writing:
                     self.memory.before_writing(call.subject)
                 if call.in_place and not writing:  # not over what the gradient needs
@@ -362,9 +366,12 @@ class RuleMode(TorchFunctionMode):
 
     def module_name(self) -> str:
         """The name of the module whose code is running, read off the stack so that no hook is needed."""
-        if not self._names:
-            self._names = {id(child): name for name, child in self.module.named_modules()}
-        return graph.running_module(self._names)
+        return graph.running_module(self.names)
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """The names of all modules, by id."""
+        return {id(child): name for name, child in self.module.named_modules()}
 
     def write(self, subject: Tensor, result: Tensor) -> Tensor:
         """Overwrite ``subject``, as the network asked, without changing what rules have saved."""
@@ -393,8 +400,8 @@ class RuleMode(TorchFunctionMode):
         views, start = [], 0
         for part in parts:
             length = 1 if unbind else part.shape[dim]
-            view = self.run(torch.narrow, call.subject, dim, start, length)
-            views.append(self.run(torch.squeeze, view, dim) if unbind else view)
+            where = (start,) if unbind else (start, length)
+            views.append(self.run(torch.select if unbind else torch.narrow, call.subject, dim, *where))
             start += length
         return type(parts)(views)
 

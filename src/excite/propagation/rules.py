@@ -19,7 +19,6 @@ part of the same neuron. So `Affine` and `Sum` have a positive and a negative in
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 Shares = tuple[Tensor | None, ...]
 
 
-class Rule(ABC):
+class Rule:  # no ABC, whose isinstance takes several times as long: each node of the graph is asked
     """The transition of one operation: probabilities of its outputs -> probabilities of its inputs."""
 
     cued = False  # at and above the classifier's own weights, where the signal decides that a unit is on
@@ -48,12 +47,12 @@ class Rule(ABC):
     plain = False  # nothing is known of the response that a copy of it must know as well: see `Provenance.plain`
     outputs = 1  # how many outputs the operation has in the graph; 2: a positive and a negative input
 
-    @abstractmethod
     def down(self, *probabilities: Tensor | None) -> Shares:
         """One tensor [signals, *input] for each input, from [signals, *output] for each output.
 
         None stands for an output that nothing arrived at; at least one is not None.
         """
+        raise NotImplementedError
 
     def reciprocal(self, total: Tensor, sign: int) -> Tensor:
         """1 / Z for totals Z of that sign, and 0 where Z = 0 (a unit that only its bias excites)."""

@@ -121,19 +121,20 @@ def _run(
 ) -> tuple[Tensor, dict[str, Reading]]:
     """Run a network once; ``disturb`` changes the activations at the taps."""
     module = modules[0]
+    mode = RuleMode(operations, module, taint)
     wanted: dict[str, tuple[list[Reading | str], int]] = {}  # what is read in a module, and which of that is meant
     calls: dict[nn.Module, list[Reading | str]] = {}
     edges: dict[str, list[Reading | str]] = {}
     for layer in layers:
         if is_edges(layer):
-            name, number = find_edges(module, layer)
-            wanted[layer] = edges.setdefault(name, []), number
+            name, number = split_edges(layer)
+            child = find_layer(module, name)[0] if name else module
+            wanted[layer] = edges.setdefault(mode.names[id(child)], []), number
         elif layer != INPUT:
             child, number = find_layer(module, layer)
             wanted[layer] = calls.setdefault(child, []), number
     arguments = list(inputs)
     read: dict[str, Reading] = {}
-    mode = RuleMode(operations, module, taint)
     mode.disturbs = disturb is not Tensor.detach
     mode.read_weights = read_edges(mode, edges, partial(tap_on, disturb=disturb)) if edges else None
     tapped = _tapped(calls, mode, disturb)
@@ -142,6 +143,7 @@ def _run(
             mode.below = False
             read[INPUT], arguments[0] = _tap_input(arguments[0], disturb)
         output = main_output(module(*map(activated, arguments)))
+    mode.read_weights = None  # which refers to the mode, and so would keep all readings
     read |= {layer: _chosen(layer, readings, number) for layer, (readings, number) in wanted.items()}
     for attributes in map(vars, modules):  # activations that a network keeps (``self.last = x``) stay without our graph
         for name, value in list(attributes.items()):
@@ -347,13 +349,6 @@ def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:
 def is_edges(layer: str) -> bool:
     """Whether a layer is the edges of a module's attention: ``blocks.3.attn:edges``, or ``blocks.3.attn:edges#0``."""
     return layer.partition("#")[0].endswith(EDGES)
-
-
-def find_edges(module: nn.Module, layer: str) -> tuple[str, int]:
-    """The name of the module whose edges a layer is, and which of its products of weights with values is meant."""
-    name, number = split_edges(layer)
-    found = find_layer(module, name)[0] if name else module
-    return next(known for known, child in module.named_modules() if child is found), number
 
 
 def _outline(names: list[str], most: int = 60) -> str:

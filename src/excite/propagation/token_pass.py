@@ -26,10 +26,15 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import get_gradient_edge
 
 from excite.errors import LayerError
 from excite.propagation.excitation_pass import check_shape
-from excite.propagation.gradients import Gradients
+from excite.propagation.fast import choose
+from excite.propagation.graph import Subgraph, carry, check
+from excite.propagation.linearised import LINEARISED
+from excite.propagation.provenance import leads_to_tap
+from excite.propagation.taps import ForwardPass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +43,10 @@ Stream = dict[str, tuple[str, ...]]
 """Layers with the same tokens, from the lowest to the highest, each with the edges of attention before the next one."""
 
 
-class TokenPass(Gradients):
+AT_ONCE = 2**22  # numbers that arrive at all layers and edges together, for the signals that are propagated at once
+
+
+class TokenPass(ForwardPass):
     """The forward pass of a transformer, and the winning probabilities of the tokens of its layers for any signal.
 
     Args:
@@ -57,12 +65,17 @@ class TokenPass(Gradients):
     """
 
     def __init__(self, module: nn.Module, inputs: Tensor | tuple[object, ...], stream: Stream) -> None:
-        self.stream = stream
+        self.stream, self._carry = stream, choose(carry)
+        self._graphs: dict[tuple[str, ...], Subgraph] = {}
         edges = [edge for each in stream.values() for edge in each]
-        super().__init__(module, inputs, [*stream, *edges])
+        super().__init__(module, inputs, [*stream, *edges], LINEARISED)
         for edge in edges:
-            self.readings[edge].tap.absorbing = True  # queries and keys decide the weights, and contribute nothing
             self._check_edges(edge)
+
+    top = ForwardPass.top  # part of the public interface
+
+    def _probes_reached(self) -> set[Tensor]:
+        return check(self._traced, linear=True) if leads_to_tap(self._traced) else set()
 
     def _check_edges(self, edge: str) -> None:
         tokens = self.readings[next(iter(self.stream))].activation.shape[:2]
@@ -70,7 +83,7 @@ class TokenPass(Gradients):
         if len(weights) != 4 or (weights[0], *weights[2:]) != (*tokens, tokens[1]):
             raise LayerError(f"the weights {tuple(weights)} at {edge!r} are not between the tokens {tuple(tokens)}")
 
-    def down(  # type: ignore[override]  # the same question as to an `ExcitationPass`
+    def down(
         self,
         signal: Tensor,
         *,
@@ -97,59 +110,79 @@ class TokenPass(Gradients):
         signals = signal if several else signal[None]
         check_shape(signals[0] if len(signals) else signal, self.output)
         wanted = list(self.stream) if layers is None else list(layers)
-        each = [self._arrived(one, unit, dual, wanted, normalised=normalised) for one in signals]
-        found = {layer: torch.stack([one[layer] for one in each]) for layer in wanted} if each else {}
+        some = sum(reading.activation.numel() for reading in self.readings.values())
+        parts = torch.split(signals, max(1, AT_ONCE // some))
+        each = [self._arrived(part, unit, dual, wanted, normalised=normalised) for part in parts]
+        found = {layer: torch.cat([one[layer] for one in each]) for layer in wanted}
         return self.in_places(found if several else {layer: values[0] for layer, values in found.items()})
 
     def _arrived(
-        self, signal: Tensor, unit: float, dual: float, layers: Sequence[str], *, normalised: bool
+        self, signals: Tensor, unit: float, dual: float, layers: Sequence[str], *, normalised: bool
     ) -> dict[str, Tensor]:
-        """The probabilities [N, T, 1] at some layers for one signal: each of its two signs with its dual."""
-        lowest = min(map(list(self.stream).index, layers))
+        """The probabilities [signals, N, T, 1] at some layers: each of the signals' two signs with its dual."""
         images, tokens = self.readings[layers[0]].activation.shape[:2]
-        found = {layer: signal.new_zeros(images, tokens, 1, dtype=_exact(signal)) for layer in layers}
-        for half, factor in ((signal.clamp(min=0), 1.0), (signal.clamp(max=0), -1.0)):
-            if not bool(half.any()):
+        found = {layer: signals.new_zeros(len(signals), images, tokens, dtype=_exact(signals)) for layer in layers}
+        for factor in (1.0, -1.0):
+            half = (signals * factor).clamp(min=0)
+            cued = half.flatten(1).any(1).nonzero()[:, 0]
+            if not len(cued):
                 continue
-            mass = half.abs().flatten(1).sum(1).to(_exact(half))
-            terms = self._terms(half * factor, lowest)
+            mass = half[cued].flatten(2).sum(2).to(_exact(half))
+            terms = self._terms(half[cued], layers)
             for direction, amount in ((1, unit * factor), (-1, dual * factor)):
                 if amount:
                     for layer, won in self._chain(terms, direction, mass, normalised=normalised):
                         if layer in found:
-                            found[layer] += amount * won[..., None]
-        return found
+                            found[layer][cued] += amount * won
+        return {layer: values[..., None] for layer, values in found.items()}
 
-    def _terms(self, signal: Tensor, lowest: int) -> dict[str, tuple[Tensor, Tensor | None]]:
-        """For each layer from the highest down: its tokens' contributions [N, T], and the flow [N, T, T] above them."""
-        layers = list(self.stream)[lowest:]
-        edges = [edge for layer in layers for edge in self.stream[layer]]
-        arrived = self.propagated(signal, "linear", [*layers, *edges])
+    def _terms(self, signals: Tensor, layers: Sequence[str]) -> dict[str, tuple[Tensor, Tensor | None]]:
+        """From the highest layer down: its tokens' contributions [signals, N, T], and the flow [.., T, T] above."""
+        names = list(self.stream)
+        names = names[min(map(names.index, layers)) :]
+        edges = [edge for layer in names for edge in self.stream[layer]]
+        arrived = self._directions(signals, (*names, *edges))
         terms: dict[str, tuple[Tensor, Tensor | None]] = {}
-        for layer in reversed(layers):
-            flows = [arrived[edge].to(_exact(signal)).sum(1) for edge in self.stream[layer]]
-            contributions = arrived[layer].to(_exact(signal)).sum(2)
-            terms[layer] = contributions, sum(flows[1:], flows[0]) if flows else None
+        for layer in reversed(names):
+            flows = [self._product(arrived, edge, 2) for edge in self.stream[layer]]
+            terms[layer] = self._product(arrived, layer, -1), sum(flows[1:], flows[0]) if flows else None
         return terms
+
+    def _directions(self, signals: Tensor, layers: tuple[str, ...]) -> dict[str, Tensor]:
+        """The directions d along which the signals read the layers' tokens; at edges g_i . v_j."""
+        if layers not in self._graphs:
+            probes = [self.readings[layer].probe for layer in layers]
+            self._graphs[layers] = Subgraph([get_gradient_edge(self._traced)], probes)
+        with torch.inference_mode(mode=False):
+            found = self._carry(self._graphs[layers], [signals.to(self.output.dtype)])
+        self.check_maps(found)
+        return dict(zip(layers, found, strict=True))
+
+    def _product(self, arrived: dict[str, Tensor], layer: str, dim: int) -> Tensor:
+        """Directions times what they read, summed over channels or heads; the directions are needed no more."""
+        directions, activation = arrived.pop(layer), self.readings[layer].activation
+        dtype = _exact(activation)
+        products: Tensor = (directions.to(dtype) * activation.to(dtype)).sum(dim)
+        return products
 
     @staticmethod
     def _chain(
         terms: Mapping[str, tuple[Tensor, Tensor | None]], sign: int, mass: Tensor, *, normalised: bool
     ) -> Iterator[tuple[str, Tensor]]:
-        """The probabilities [N, T] at each layer from the highest down, by the terms with that sign."""
+        """The probabilities [signals, N, T] at each layer from the highest down, by the terms with that sign."""
         won: Tensor | None = None
         for layer, (contributions, flow) in terms.items():
             if won is None or flow is None:  # the highest layer
                 start = (sign * contributions).clamp(min=0)
-                start = torch.where(start.sum(1, keepdim=True) > 0, start, contributions.abs())  # a cued unit is on
-                won = start * _reciprocal(start.sum(1, keepdim=True)) * mass[:, None] if normalised else start
+                start = torch.where(start.sum(-1, keepdim=True) > 0, start, contributions.abs())  # a cued unit is on
+                won = start * _reciprocal(start.sum(-1, keepdim=True)) * mass[..., None] if normalised else start
             else:
-                stays = (sign * (contributions - flow.sum(1))).clamp(min=0)
+                stays = (sign * (contributions - flow.sum(-2))).clamp(min=0)
                 moves = (sign * flow).clamp(min=0)
-                total = stays + moves.sum(2)
+                total = stays + moves.sum(-1)
                 stays = torch.where(total == 0, 1, stays)  # nothing was added to it: it keeps what it has
                 ratio = won * _reciprocal(torch.where(total == 0, 1, total)) if normalised else won
-                won = ratio * stays + (ratio[:, None] @ moves)[:, 0]
+                won = ratio * stays + (ratio[..., None, :] @ moves)[..., 0, :]
             yield layer, won
 
 

@@ -21,7 +21,7 @@ from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, 
 from excite.export.compiled import Compiled
 from excite.io.cache import fingerprint
 from excite.models import Choice, wrap
-from excite.propagation import mwp, prior
+from excite.propagation import TokenPass, mwp, prior
 from excite.propagation.taps import main_output
 
 if TYPE_CHECKING:
@@ -124,6 +124,10 @@ def candidate(
             compiled = Compiled(classifier, layer=layer, size=(height, width), threads=torch.get_num_threads())
             return lambda: compiled.maps(batch, signals)
         asked = signals[0] if concepts == 1 else signals
+        names = list(network.stream)
+        if layer in names:  # as `excite.attend` has it, where the neurons are tokens
+            stream, dual = {name: network.stream[name] for name in names[names.index(layer) :]}, -(method == C_MWP)
+            return lambda: TokenPass(network.module, batch, stream).down(asked, dual=dual, layers=[layer])
         return lambda: mwp(network.module, batch, asked, layer=layer, contrastive=method == C_MWP)
 
     return Candidate(case, prepare)

@@ -27,7 +27,7 @@ from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
 from excite.models import Preprocess, find_card, load
-from excite.models.layers import candidate_layers, default_layer, passes_everything, spatial_layers
+from excite.models.layers import candidate_layers, default_layer, passes_everything, spatial_layers, token_stream
 from excite.models.loading import RANDOM, files_of
 from excite.propagation.taps import find_layer, main_output
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from torch import Tensor, nn
+
+    from excite.propagation.token_pass import Stream
 
 NETWORKS = ("googlenet", "vgg16", "resnet50-caffe", "efficientnet-lite0")
 WITH_WEIGHTS = ("efficientnet-lite0", "everyday")  # inside packages; other weights are not downloaded for a benchmark
@@ -58,6 +60,7 @@ class TimedNetwork:
     layer: str  # the default layer of maps
     picture: Tensor  # a preprocessed photograph, [1, 3, height, width]
     weights: str  # their origin
+    stream: Stream = field(default_factory=dict)  # of tokens, in a plain transformer
 
     @property
     def size(self) -> str:
@@ -92,7 +95,7 @@ def open_network(model: str, device: str = "cpu") -> TimedNetwork:
     picture = classifier.prepared(photograph(size))[None]
     layer = classifier.layer or default_layer(module, picture)
     weights = (files[0].name if files else "published") if at_hand else RANDOM
-    return TimedNetwork(classifier.name, module, layer, picture, weights)
+    return TimedNetwork(classifier.name, module, layer, picture, weights, token_stream(classifier, picture))
 
 
 def photograph(size: tuple[int, int]) -> Image.Image:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Nodes that copy values, and for which that can be done for all signals at once.
 _SAME = frozenset(["Alias", "Clone", "Contiguous"])
 _RESHAPING = frozenset(["ReshapeAlias", "Squeeze", "UnsafeView", "Unsqueeze", "View"])
+_VIEWS = frozenset(["Permute", "Select", "Transpose"])
 _MAX_POOL = "MaxPool2DWithIndices"
 
 
@@ -158,19 +159,45 @@ def _copied(node: Any, name: str, values: Tensor, lead: int) -> Sequence[Tensor]
     """The gradient of a node that copies, for values with ``lead`` leading dimensions; None: not known here."""
     if name in _SAME or name == "ToCopy":
         return (values,)
-    if name in _RESHAPING:
-        ((below, output),) = node.next_functions
-        return (values.reshape((*values.shape[:lead], *outputs_of(below)[output].shape)),)
+    if name in _RESHAPING or name in _VIEWS:
+        return (_viewed(node, name, values, lead),)
     if name == _MAX_POOL and is_concrete():
         return (_to_largest(node, values),)
     if name == "Cat":
         shapes = [() if below is None else outputs_of(below)[output].shape for below, output in node.next_functions]
         if any(len(shape) != values.dim() - lead for shape in shapes):
             return None  # a constant, whose size is not known, or nothing at all, which torch may join with anything
-        dim = node._saved_dim  # noqa: SLF001 - torch has no other name for it, and stores -1 as 2**64 - 1
-        dim = dim - 2**64 + len(shapes[0]) if dim >= 2**63 else dim
-        return torch.split(values, [shape[dim] for shape in shapes], dim + lead)
+        (dim,) = _places(values.dim(), lead, node._saved_dim)  # noqa: SLF001 - as above
+        return torch.split(values, [shape[dim - lead] for shape in shapes], dim)
     return None
+
+
+def _viewed(node: Any, name: str, values: Tensor, lead: int) -> Tensor:
+    """The gradient of a node that changes the shape, or the order of dimensions, or selects."""
+    if name == "Transpose":
+        if values.dim() == lead:  # torch transposes even a number
+            return values
+        return values.transpose(*_places(values.dim(), lead, node._saved_dim0, node._saved_dim1))  # noqa: SLF001 - as above
+    if name == "Permute":
+        order = _places(values.dim(), lead, *node._saved_dims)  # noqa: SLF001 - as above
+        return values.permute(*range(lead), *(order.index(k) + lead for k in range(lead, values.dim())))
+    ((below, output),) = node.next_functions
+    shape = (*values.shape[:lead], *outputs_of(below)[output].shape)
+    if name in _RESHAPING:
+        return values.reshape(shape)
+    whole = values.new_zeros(shape)
+    (dim,) = _places(whole.dim(), lead, node._saved_dim)  # noqa: SLF001 - as above
+    whole.select(dim, _signed(node._saved_index)).copy_(values)  # noqa: SLF001 - as above
+    return whole
+
+
+def _places(dims: int, lead: int, *saved: int) -> list[int]:
+    """Dimensions that a node has saved, among ``dims`` with ``lead`` leading ones."""
+    return [_signed(dim) % (dims - lead) + lead for dim in saved]
+
+
+def _signed(number: int) -> int:
+    return number - 2**64 if number >= 2**63 else number  # torch stores -1 as 2**64 - 1
 
 
 def _to_largest(node: Any, signals: Tensor) -> Tensor:
