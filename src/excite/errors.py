@@ -6,11 +6,8 @@ import pkgutil
 import re
 import sys
 import warnings
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 __all__ = [
     "ConceptError", "DataError", "ExciteError", "FetchError", "ImageError", "LayerError", "LostSignalWarning",

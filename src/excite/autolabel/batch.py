@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from excite import __version__
 from excite.api import attend
-from excite.attention import compare
+from excite.attention import AttentionMap, compare
 from excite.errors import ConceptError, ExciteError, ImageError
 from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument, read_image
 from excite.io.cache import fingerprint
 from excite.io.drawn import draw, file_names, is_drawn, map_names, shrunk
 from excite.io.files import save_npy
-from excite.jobs import Executor, ResultStore
+from excite.jobs import Entry, Executor, ResultStore
 from excite.jobs.loop import answered
 from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from excite.attention import AttentionMap
-    from excite.jobs import Entry
     from excite.models import Choice, Classifier
     from excite.readouts.overlay import Style
 

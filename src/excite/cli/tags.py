@@ -6,18 +6,16 @@ import re
 import resource
 import shlex
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from excite.cli.console import complain, note, print_columns, progress, say, say_json
 from excite.cli.options import Columns, CorpusArgument, JobOptions, RawCorpusArgument, columns_of, gone, group, grouped
 from excite.errors import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 app = group("Clean a corpus of images with tags, and look at its dictionary.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -8,15 +8,13 @@ import stat
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, cast
 
 from excite.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 BROKEN = (  # raised by the libraries for a damaged archive, or one with a password
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 from cachetools import LRUCache
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 Item = TypeVar("Item")
 

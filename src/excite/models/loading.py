@@ -25,13 +25,12 @@ from excite.models.classifier import Classifier, Preprocess
 from excite.models.dual_encoder import DualEncoder, OpenClassifier
 from excite.models.fully_convolutional import fully_convolutional as slide
 from excite.models.sources import caffe_card, own_labels, own_preprocess, timm_card, torchvision_card
-from excite.propagation.taps import layer_names
+from excite.propagation.taps import Layer, layer_names
 from excite.vocabulary import Labels
 
 if TYPE_CHECKING:
     from PIL import Image
 
-    from excite.propagation.taps import Layer
 
 RANDOM, AUTO = "random", "auto"
 FACTS, WEIGHTS, FORMAT = "classifier.json", "weights.safetensors", 1  # of a saved classifier

@@ -19,13 +19,13 @@ from excite.images import find_images, read_image
 from excite.io.cache import fingerprint
 from excite.io.files import Lock
 from excite.jobs import Executor, Job
-from excite.jobs.loop import no_progress
+from excite.jobs.loop import Progress, no_progress
 from excite.models.classifier import identity
 from excite.models.dual_encoder import OpenClassifier
 from excite.readouts.notebook import jpeg
 from excite.search.index import IndexFile, Photo, encode
 from excite.search.query import Answer, Question, ask, read_question
-from excite.vocabulary import Labels
+from excite.vocabulary import Concept, Labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL import Image
 
-    from excite.jobs.loop import Progress
     from excite.models import Classifier
-    from excite.vocabulary import Concept
 
 NAME = ".excite-index.sqlite"
 BATCH = 16  # photos of one task

@@ -18,8 +18,8 @@ from excite.errors import DataError, ExciteError, ModelError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
 from excite.io.files import Lock
-from excite.jobs import ResultStore
-from excite.jobs.loop import run
+from excite.jobs import Entry, Executor, ResultStore
+from excite.jobs.loop import Progress, run
 from excite.models.classifier import network_identity
 from excite.training.output_layer import features_of
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from excite.jobs import Entry, Executor
-    from excite.jobs.loop import Progress
     from excite.models import Preprocess
     from excite.tags.images import ImageSource
     from excite.training.examples import Example

@@ -15,11 +15,11 @@ import torch
 from excite.errors import DataError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
-from excite.jobs import Executor, ResultStore
+from excite.jobs import Entry, Executor, ResultStore
 from excite.jobs.executor import one_thread
-from excite.jobs.loop import no_progress, run
+from excite.jobs.loop import Progress, no_progress, run
 from excite.metrics.ranking import average_precision, mean_average_precision
-from excite.models import load
+from excite.models import Classifier, load
 from excite.models.classifier import identity
 from excite.models.loading import find_device
 from excite.training.features import FeatureExtractor, Views, extract_features
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.jobs import Entry
-    from excite.jobs.loop import Progress
-    from excite.models import Classifier
     from excite.training.examples import Example, Examples
 
 VIEWS = 4

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, cookie_parser
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from excite.web.answers import filled_in
 from excite.web.errors import LOG, RefusedError, error_response
@@ -24,7 +24,6 @@ from excite.web.errors import LOG, RefusedError, error_response
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from excite.web.service import Limits

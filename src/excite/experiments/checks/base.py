@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,8 +19,6 @@ from excite.propagation.taps import main_output
 from excite.propagation.verify import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from PIL import Image
     from torch import Tensor, nn
 

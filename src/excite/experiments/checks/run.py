@@ -12,7 +12,7 @@ from excite import __version__
 from excite.errors import ImageError, MethodError
 from excite.experiments.base import Measurement, ReadableLayers, image_records
 from excite.experiments.checks import base, perturbation
-from excite.experiments.checks.base import STANDINGS, Check, CheckedImage, worst
+from excite.experiments.checks.base import STANDINGS, Check, CheckedImage, Panel, Standing, Verdict, worst
 from excite.experiments.report import figures
 from excite.experiments.report.page import write_page
 from excite.experiments.report.tables import markdown_table
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from excite.experiments.checks.base import Panel, Standing, Verdict
     from excite.jobs import Entry, Executor
     from excite.models import Classifier
 

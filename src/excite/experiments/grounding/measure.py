@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excite.datasets.base import Sample, union
+from excite.datasets.base import PhraseSample, Sample, union
 from excite.errors import DataError, ProposalError
 from excite.experiments.base import Measurement
 from excite.experiments.report.tables import MethodRow, estimate_fields
-from excite.grounding import PhraseSession, Scorer
+from excite.grounding import PhraseMap, PhraseSession, Scorer
 from excite.grounding.ground import GAMMA
-from excite.grounding.proposals import PROPOSERS, Proposals
+from excite.grounding.proposals import PROPOSERS, Proposals, Source
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
-from excite.methods import find_method
+from excite.methods import Method, find_method
 from excite.metrics.boxes import MATCH, box_iou
 from excite.metrics.ranking import class_precisions, first_match, is_small, phrase_class, recall_at
 from excite.metrics.statistics import Estimate, interval, resampled_means
@@ -35,11 +35,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from excite.datasets import Box
-    from excite.datasets.base import PhraseSample
-    from excite.grounding import PhraseMap
-    from excite.grounding.proposals import Source
     from excite.jobs import Entry
-    from excite.methods import Method
 
     Matches = Mapping[str, NDArray[np.bool_]]
 

@@ -6,10 +6,10 @@ import json
 import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from excite.datasets.base import FARTHEST, read_lines, read_text
+from excite.datasets.base import FARTHEST, Phrase, PhraseDataset, read_lines, read_text
 from excite.errors import DataError
 from excite.experiments import GROUNDING_METHODS, HELD_OUT, base
 from excite.experiments.base import ExperimentRun
@@ -24,17 +24,14 @@ from excite.grounding.scoring import TRUST, checked_trust
 from excite.images import PICTURE_SUFFIXES, read_image
 from excite.methods import find_method
 from excite.metrics.ranking import first_match
-from excite.models import Preprocess
+from excite.models import Classifier, Preprocess
 from excite.vocabulary import read_phrase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
-    from excite.datasets.base import Phrase, PhraseDataset
     from excite.experiments.grounding.measure import GroundingRow, Lead
     from excite.jobs import Entry, Executor
-    from excite.models import Classifier
 
 MAIN = ("excite", "c-mwp", "mwp")  # others are compared with the first of these that is there
 MOST_WORDS = 20

@@ -21,6 +21,7 @@ from excite.experiments.report.tables import (
     DASH,
     NOTHING,
     Cell,
+    Lines,
     Table,
     estimate_fields,
     main_method,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from excite.datasets import Box
     from excite.experiments.localization.run import Difference, LocalizationRow
     from excite.experiments.report.examples import Kinds, Maps, Rating, Strip
-    from excite.experiments.report.tables import Lines
     from excite.jobs import Entry
 
     Rows = Sequence[LocalizationRow]

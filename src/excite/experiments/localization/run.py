@@ -17,7 +17,7 @@ from excite.experiments.report.tables import MethodRow, estimate_fields, methods
 from excite.images import read_image
 from excite.metrics.boxes import ALPHAS, MATCH, as_boxes, box_iou, boxes_over
 from excite.metrics.statistics import Estimate, Share, Z, paired_test
-from excite.models import Preprocess
+from excite.models import Classifier, Preprocess
 from excite.readouts.box import component_boxes
 from excite.readouts.overlay import upsample
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from excite.datasets import Dataset, Target
     from excite.experiments.base import ImageTask
     from excite.jobs import Entry
-    from excite.models import Classifier
 
     Boxes = NDArray[np.float64]
 

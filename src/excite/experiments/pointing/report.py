@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from excite.experiments.base import method_layer
 from excite.experiments.pointing.run import (
     PROTOCOLS,
+    Difference,
+    PointingRow,
     PointingRun,
+    Score,
     best_rows,
     difference,
     differences,
@@ -18,12 +21,13 @@ from excite.experiments.pointing.run import (
 )
 from excite.experiments.published import CONTRAST, POINTING, WORDS, pair_words
 from excite.experiments.report import figures, tables
-from excite.experiments.report.examples import Example, MapCases, outline, outlined, rows_to_show
+from excite.experiments.report.examples import Example, Kinds, MapCases, Maps, Strip, outline, outlined, rows_to_show
 from excite.experiments.report.page import Report
 from excite.experiments.report.tables import (
     DASH,
     NOTHING,
     Cell,
+    Lines,
     Table,
     estimate_fields,
     main_method,
@@ -39,9 +43,6 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from excite.experiments.pointing.run import Difference, PointingRow, Score
-    from excite.experiments.report.examples import Kinds, Maps, Strip
-    from excite.experiments.report.tables import Lines
     from excite.jobs import Entry
 
     Rows = Sequence[PointingRow]

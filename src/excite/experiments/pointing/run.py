@@ -13,7 +13,7 @@ import numpy as np
 from excite.datasets.difficult import is_difficult
 from excite.errors import DataError
 from excite.experiments import POINTING_METHODS, base
-from excite.experiments.base import Comparison, ComparisonRun, Measurement, MethodLayer, all_maps
+from excite.experiments.base import Comparison, ComparisonRun, ImageTask, Measurement, MethodLayer, all_maps
 from excite.experiments.report.tables import MethodRow, estimate_fields
 from excite.images import read_image
 from excite.metrics.boxes import area_share, distance
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from excite.datasets import Dataset
-    from excite.experiments.base import ImageTask
     from excite.jobs import Entry
     from excite.models import Classifier
     from excite.readouts.overlay import Mode

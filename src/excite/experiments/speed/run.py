@@ -16,7 +16,7 @@ from excite import export as exporting
 from excite import propagation
 from excite.errors import DataError
 from excite.experiments.speed import timing
-from excite.experiments.speed.report import group_rows, row
+from excite.experiments.speed.report import TableRow, group_rows, row
 from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Candidate, Case, open_network
 from excite.export.compiled import Compiled
 from excite.io.cache import fingerprint
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.experiments.speed.report import TableRow
     from excite.experiments.speed.timing import TimedNetwork
     from excite.jobs import Entry, ResultStore
 

@@ -17,7 +17,7 @@ from excite.datasets.base import parse_json, read_text
 from excite.datasets.coco import Mask
 from excite.errors import DataError, ProposalError
 from excite.grounding.proposals import base
-from excite.grounding.proposals.base import Proposals, Segments
+from excite.grounding.proposals.base import Proposals, Proposer, Segments
 from excite.grounding.proposals.mat import read_mat
 from excite.io.cache import fingerprint
 from excite.io.files import atomic_write
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from PIL import Image
-
-    from excite.grounding.proposals.base import Proposer
 
     Array = NDArray[Any]
 

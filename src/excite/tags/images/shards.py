@@ -25,7 +25,7 @@ from excite.errors import DataError, ExciteError, FetchError, ImageError
 from excite.images import PICTURE_SUFFIXES, picture_format
 from excite.io.cache import fingerprint
 from excite.io.files import Lock, atomic_write, save_json, save_npy
-from excite.jobs.loop import no_progress
+from excite.jobs.loop import Progress, no_progress
 from excite.tags import package
 from excite.tags.images.sources import WEB, FetchCache, ImageSource, check_size, shown
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from excite.jobs.loop import Progress
     from excite.tags.corpus import Corpus
 
 USUAL = ".jpg"

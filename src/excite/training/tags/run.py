@@ -13,7 +13,7 @@ import numpy as np
 from excite.errors import DataError
 from excite.io.files import save_text
 from excite.io.text import for_markdown, markdown_code, templates_of
-from excite.jobs.loop import no_progress
+from excite.jobs.loop import Progress, no_progress
 from excite.models.classifier import network_identity
 from excite.models.loading import FACTS, WEIGHTS, read_saved
 from excite.tags.dictionary import Dictionary, dictionary_beside
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from excite.jobs.loop import Progress
     from excite.tags.corpus import Corpus
     from excite.tags.images import ImageSource
 

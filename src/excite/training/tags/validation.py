@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from scipy.sparse import csc_array
-from torch import nn
+from torch import Tensor, nn
 
 from excite.io.files import save_csv
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from excite.tags.dictionary import Dictionary
     from excite.training.output_layer import Output
