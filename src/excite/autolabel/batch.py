@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from PIL import Image
 
 from excite import __version__
 from excite.api import attend
@@ -20,18 +23,12 @@ from excite.io.drawn import draw, file_names, is_drawn, map_names, shrunk
 from excite.io.files import save_npy
 from excite.jobs import Entry, Executor, ResultStore
 from excite.jobs.loop import answered
+from excite.models import Choice, Classifier
 from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
+from excite.readouts.overlay import Style
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
-
-    from PIL import Image
-
-    from excite.models import Choice, Classifier
-    from excite.readouts.overlay import Style
-
-    Answer = dict[str, Any]
-    Row = Mapping[str, Any]  # `AttentionMap.to_dict`, and the name of its overlay
+Answer = dict[str, Any]
+Row = Mapping[str, Any]  # `AttentionMap.to_dict`, and the name of its overlay
 
 LONGEST = 1600  # pixels along the longer side of an overlay
 MOST_CARDS = 5000  # on the page: about 70 MB

@@ -10,11 +10,12 @@ import time
 import unicodedata
 import warnings
 from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from PIL import Image
 
@@ -29,16 +30,12 @@ from excite.io.cache import fingerprint
 from excite.io.drawn import check_drawn, draw, is_drawn, shrunk, slug
 from excite.jobs import Entry, Executor, attempt
 from excite.jobs.loop import Progress, run
+from excite.models import Classifier
 from excite.models.classifier import identity
 from excite.readouts.figure import name_boxes
 from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
+from excite.vocabulary import Concept, Labels
 from excite.vocabulary.labels import fold, listed
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-
-    from excite.models import Classifier
-    from excite.vocabulary import Concept, Labels
 
 PROBABLE = 0.5
 PAUSE = 5.0  # at least so many seconds between two writes of the files,

@@ -11,9 +11,10 @@ from difflib import get_close_matches
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from excite import DEFAULT_MODEL
@@ -27,10 +28,6 @@ from excite.models.fully_convolutional import fully_convolutional as slide
 from excite.models.sources import caffe_card, own_labels, own_preprocess, timm_card, torchvision_card
 from excite.propagation.taps import Layer, layer_names
 from excite.vocabulary import Labels
-
-if TYPE_CHECKING:
-    from PIL import Image
-
 
 RANDOM, AUTO = "random", "auto"
 FACTS, WEIGHTS, FORMAT = "classifier.json", "weights.safetensors", 1  # of a saved classifier

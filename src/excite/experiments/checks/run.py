@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from excite import __version__
 from excite.errors import ImageError, MethodError
@@ -19,16 +21,11 @@ from excite.experiments.report.tables import markdown_table
 from excite.images import file_state, find_images, free_photographs, read_image
 from excite.io.cache import fingerprint
 from excite.io.text import for_markdown, markdown_code
+from excite.jobs import Entry, Executor
 from excite.methods import find_method
 from excite.metrics.statistics import FEW
+from excite.models import Classifier
 from excite.models.classifier import identity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from excite.jobs import Entry, Executor
-    from excite.models import Classifier
 
 CHECKS: Mapping[str, Check] = {
     check.name: check

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image
 
+from excite.datasets import Box
 from excite.datasets.base import PhraseSample, Sample, union
 from excite.errors import DataError, ProposalError
 from excite.experiments.base import Measurement
@@ -22,22 +26,14 @@ from excite.grounding.ground import GAMMA
 from excite.grounding.proposals import PROPOSERS, Proposals, Source
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
+from excite.jobs import Entry
 from excite.methods import Method, find_method
 from excite.metrics.boxes import MATCH, box_iou
 from excite.metrics.ranking import class_precisions, first_match, is_small, phrase_class, recall_at
 from excite.metrics.statistics import Estimate, interval, resampled_means
 from excite.vocabulary import Labels, read_phrase
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-    from PIL import Image
-
-    from excite.datasets import Box
-    from excite.jobs import Entry
-
-    Matches = Mapping[str, NDArray[np.bool_]]
+Matches = Mapping[str, NDArray[np.bool_]]
 
 TRUTHS = ("union", "any")  # the box to match: the one around all that a phrase refers to, or any of its boxes
 OWN = "proposals"  # the ranking by the proposals' own scores, independent of the phrase (the paper's MCG_base)

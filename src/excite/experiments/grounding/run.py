@@ -5,16 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from excite.datasets.base import FARTHEST, Phrase, PhraseDataset, read_lines, read_text
 from excite.errors import DataError
 from excite.experiments import GROUNDING_METHODS, HELD_OUT, base
 from excite.experiments.base import ExperimentRun
 from excite.experiments.grounding import measure
-from excite.experiments.grounding.measure import GAMMAS, OWN, ChosenGamma, Mention, PhraseMeasurement, PhraseTask
+from excite.experiments.grounding.measure import (
+    GAMMAS,
+    OWN,
+    ChosenGamma,
+    GroundingRow,
+    Lead,
+    Mention,
+    PhraseMeasurement,
+    PhraseTask,
+)
 from excite.experiments.report.tables import main_method
 from excite.grounding import Scorer
 from excite.grounding.ground import Grounded, rank
@@ -22,16 +32,11 @@ from excite.grounding.phrase_maps import SIDE
 from excite.grounding.proposals import PROPOSERS, find_proposer
 from excite.grounding.scoring import TRUST, checked_trust
 from excite.images import PICTURE_SUFFIXES, read_image
+from excite.jobs import Entry, Executor
 from excite.methods import find_method
 from excite.metrics.ranking import first_match
 from excite.models import Classifier, Preprocess
 from excite.vocabulary import read_phrase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from excite.experiments.grounding.measure import GroundingRow, Lead
-    from excite.jobs import Entry, Executor
 
 MAIN = ("excite", "c-mwp", "mwp")  # others are compared with the first of these that is there
 MOST_WORDS = 20

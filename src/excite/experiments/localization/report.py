@@ -4,18 +4,40 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from PIL import Image
 
+from excite.datasets import Box
 from excite.experiments.base import method_layer
-from excite.experiments.localization.run import RULES, LocalizationRun, best_layers, difference, differences
+from excite.experiments.localization.run import (
+    RULES,
+    Difference,
+    LocalizationRow,
+    LocalizationRun,
+    best_layers,
+    difference,
+    differences,
+)
 from excite.experiments.published import LOCALIZATION, LOCALIZED_DATA, LOCALIZED_ON, WORDS
 from excite.experiments.report import figures, tables
-from excite.experiments.report.examples import EXAMPLES, WIDTH, Example, MapCases, dashed, framed, rows_to_show
+from excite.experiments.report.examples import (
+    EXAMPLES,
+    WIDTH,
+    Example,
+    Kinds,
+    MapCases,
+    Maps,
+    Rating,
+    Strip,
+    dashed,
+    framed,
+    rows_to_show,
+)
 from excite.experiments.report.page import Report
 from excite.experiments.report.tables import (
     DASH,
@@ -29,19 +51,12 @@ from excite.experiments.report.tables import (
     models_of,
 )
 from excite.io.text import markdown_list
+from excite.jobs import Entry
 from excite.metrics.boxes import ALPHAS, MATCH, as_boxes, box_areas, box_iou, shared_areas
 from excite.metrics.statistics import Share
 from excite.readouts.overlay import overlay
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from excite.datasets import Box
-    from excite.experiments.localization.run import Difference, LocalizationRow
-    from excite.experiments.report.examples import Kinds, Maps, Rating, Strip
-    from excite.jobs import Entry
-
-    Rows = Sequence[LocalizationRow]
+Rows = Sequence[LocalizationRow]
 
 MAIN = ("extent", "mwp")
 ALPHA, TIMES = "\N{GREEK SMALL LETTER ALPHA}", "\N{MULTIPLICATION SIGN}"

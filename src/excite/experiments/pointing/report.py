@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from PIL import Image
 
 from excite.experiments.base import method_layer
 from excite.experiments.pointing.run import (
@@ -35,17 +38,11 @@ from excite.experiments.report.tables import (
     models_of,
 )
 from excite.io.text import markdown_list
+from excite.jobs import Entry
 from excite.metrics.statistics import RESAMPLES
 from excite.readouts.overlay import overlay
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from PIL import Image
-
-    from excite.jobs import Entry
-
-    Rows = Sequence[PointingRow]
+Rows = Sequence[PointingRow]
 
 INTERVALS = f"with 95 % intervals from {RESAMPLES} resamples of the images"
 MAIN = ("excite", "c-mwp")

@@ -7,23 +7,20 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageOps
 
+from excite.attention import AttentionMap
+from excite.datasets import Box, Instance
 from excite.errors import DataError, ImageError
 from excite.experiments.base import ExperimentRun, method_layer
 from excite.experiments.published import WORDS
+from excite.experiments.report.figures import AnyRow
 from excite.experiments.report.tables import methods_of
+from excite.jobs import Entry
 from excite.readouts.overlay import DARK, LIGHT
-
-if TYPE_CHECKING:
-    from excite.attention import AttentionMap
-    from excite.datasets import Box, Instance
-    from excite.experiments.report.figures import AnyRow
-    from excite.jobs import Entry
-
 
 EXAMPLES = 12  # on a page
 MOST_MAPS = 10  # for each example

@@ -8,10 +8,13 @@ import re
 import warnings
 import zipfile
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from excite.datasets.base import parse_json, read_text
 from excite.datasets.coco import Mask
@@ -22,13 +25,7 @@ from excite.grounding.proposals.mat import read_mat
 from excite.io.cache import fingerprint
 from excite.io.files import atomic_write
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-    from PIL import Image
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 SUFFIXES = (".npz", ".mat")
 LARGEST = 2**28  # bytes of an image's proposals: a small file that claims more would fill all memory when unpacked

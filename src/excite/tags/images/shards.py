@@ -12,14 +12,16 @@ import math
 import os
 import tarfile
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excite.errors import DataError, ExciteError, FetchError, ImageError
 from excite.images import PICTURE_SUFFIXES, picture_format
@@ -27,14 +29,8 @@ from excite.io.cache import fingerprint
 from excite.io.files import Lock, atomic_write, save_json, save_npy
 from excite.jobs.loop import Progress, no_progress
 from excite.tags import package
+from excite.tags.corpus import Corpus
 from excite.tags.images.sources import WEB, FetchCache, ImageSource, check_size, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from excite.tags.corpus import Corpus
 
 USUAL = ".jpg"
 VERSION = 1
