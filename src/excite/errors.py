@@ -1,7 +1,5 @@
 """Every error a user can meet; and `lazy` and `renamed`, for names of packages imported late or changed."""
 
-from __future__ import annotations
-
 import pkgutil
 import re
 import sys

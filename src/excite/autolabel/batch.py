@@ -1,7 +1,5 @@
 """`excite attend` for many images: one query, and a folder with overlays, one result per image and a page of all."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The output folder of `excite boxes`: files are replaced freely, but only those that excite itself has written."""
 
-from __future__ import annotations
-
 import filecmp
 import hashlib
 import json

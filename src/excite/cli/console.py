@@ -1,7 +1,5 @@
 """Terminal output: lines, JSON, a progress bar, aligned columns, and failures. All commands print through this file."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Help in short groups, with rare options behind ``--help-all``; and what the shell may complete."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import suppress

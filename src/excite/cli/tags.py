@@ -1,7 +1,5 @@
 """``excite tags``: from a raw corpus of tagged images to one worth learning from, and to its statistics."""
 
-from __future__ import annotations
-
 import re
 import resource
 import shlex

@@ -1,7 +1,5 @@
 """``excite train tags`` and ``excite finetune``: train classifiers on the user's own data."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from functools import partial

@@ -1,7 +1,5 @@
 """MS COCO's captions: the noun phrases of its categories, each referring to all instances of its category."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

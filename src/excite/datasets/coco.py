@@ -1,7 +1,5 @@
 """MS COCO's instance annotations: boxes and masks."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The Pointing Game's Difficult subset: by the paper's rule, or from a published list."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections import Counter

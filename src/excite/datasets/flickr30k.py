@@ -1,7 +1,5 @@
 """Flickr30k Entities: five sentences for each image, whose noun phrases have boxes."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from pathlib import Path, PurePosixPath

@@ -3,8 +3,6 @@
 Those are of github.com/clovaai/wsolevaluation: ``test`` are ImageNet's validation images, ``val`` those of ImageNetV2.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import defaultdict

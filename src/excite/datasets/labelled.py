@@ -1,7 +1,5 @@
 """Images with labels but without boxes: a folder for each label, or lines of JSON with the labels of each image."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A user's own images in any layout, annotated in VOC's or COCO's format, or in a table as ``excite boxes`` writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Data sets that can be fetched from their publishers (``published.toml``)."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tomllib

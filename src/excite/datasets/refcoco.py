@@ -1,7 +1,5 @@
 """Referring expressions (RefCOCO and its relatives) as JSON Lines: each line has an image, a phrase and its box."""
 
-from __future__ import annotations
-
 import json
 import os
 import warnings

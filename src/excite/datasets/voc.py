@@ -1,7 +1,5 @@
 """PASCAL VOC in its own layout, and the reader of its XML format, which ImageNet and others use too."""
 
-from __future__ import annotations
-
 import re
 from functools import cached_property
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The best layer of a classifier, measured on annotated images (the paper's layer selection effects)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

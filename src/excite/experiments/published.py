@@ -1,7 +1,5 @@
 """Published results of the experiments, read from ``published.toml``; methods have the names of `excite.METHODS`."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files

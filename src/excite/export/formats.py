@@ -1,7 +1,5 @@
 """The file formats: ONNX (run by onnxruntime, the extra ``onnx``) and torch.export (run by torch), with metadata."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict

@@ -6,8 +6,6 @@ unit. Such branches are zero, and are cut off. This is derived from the graph an
 here no operation is in place any more. torch.fx's own pass for common subexpressions takes 1 for 1.0.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Hashable, Sequence
 from functools import partial, reduce

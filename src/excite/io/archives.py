@@ -1,7 +1,5 @@
 """Zip and tar archives, unpacked file by file: never outside of the target folder, and resumable."""
 
-from __future__ import annotations
-
 import lzma
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """The key of everything that is cached or resumed, and the cache in memory."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

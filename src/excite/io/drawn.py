@@ -1,7 +1,5 @@
 """Files that excite draws: unique names, and marks in each so that neither others' nor other drawings are lost."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

@@ -1,7 +1,5 @@
 """Downloads: cached in one folder, resumed after an interruption, verified by their hash."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

@@ -5,8 +5,6 @@ mode: network file systems will do, and a second run is refused). When it ends t
 and the database is removed: one that is there is that of a killed run, and the next run takes its results over.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -9,8 +9,6 @@ Two things differ. Equal scores count as seen together, so that the order of the
 better ranks come first, then earlier mentions). And a mention of several groups counts once in the overall recall.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Deletion and insertion: how fast a classifier's probability falls, or rises, in the order of a map's importance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

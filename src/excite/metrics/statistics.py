@@ -1,7 +1,5 @@
 """Uncertainty: Wilson's interval of a share, the bootstrap over images, the interval of a median, McNemar's test."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ asked for so far. So Excitation Backprop applies as to any classifier, and the d
 the negative of its row. The text tower only writes rows; the top-down pass never goes through it.
 """
 
-from __future__ import annotations
-
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Cards for networks of transformers and of open_clip: image classifiers, and dual encoders of images and texts."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 from collections.abc import Iterator, Mapping

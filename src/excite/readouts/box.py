@@ -1,7 +1,5 @@
 """The maximum of a map (the Pointing Game's answer), and boxes around strong evidence (the paper's localisation)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

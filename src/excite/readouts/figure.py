@@ -3,8 +3,6 @@
 They need no extra: comparisons and grounded phrases are drawn where matplotlib is not installed.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache

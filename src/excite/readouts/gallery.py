@@ -1,7 +1,5 @@
 """A page of many images: thumbnails with what was found in each, sorted and filtered in the browser, in one file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """HTML of a map or grounding for notebooks: an image and a table, as one self-contained text."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Iterable, Mapping, Sequence

@@ -9,8 +9,6 @@ Every change is one transaction with a rollback journal: a kill at any moment lo
 and the index is a single file, which can be read from network file systems and read-only media too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

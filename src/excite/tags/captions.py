@@ -1,7 +1,5 @@
 """Captions as tags: the words of an image's captions, those in most of them first."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

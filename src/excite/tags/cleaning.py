@@ -4,8 +4,6 @@ Each row is read twice: once for what the rules need (a survey; resumable), once
 rules are SQL on the surveys, which spills to the disk: memory does not grow with the corpus, but for 9 bytes an image.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import asdict, dataclass, field, replace

@@ -1,7 +1,5 @@
 """The dictionary of tags to learn, and the normal form of tags: " Dogs", "#dogs" and "DOGS" are the same word."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Figures of a corpus: the frequency curve of its tags, a word cloud, and a contact sheet of images with their tags."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence

@@ -6,8 +6,6 @@ sets for five tags and k = 4). The work is linear in the number of images. Names
 hashes of 128, 64 and 64 bits: that any two of 17 million images are wrongly taken for similar has a chance of 1e-8.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

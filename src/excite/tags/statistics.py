@@ -6,8 +6,6 @@ last word ("old dog"), is a word for something that a classifier of this package
 rare, but also if it always comes with something visible ("holiday" with beaches).
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

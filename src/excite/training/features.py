@@ -1,7 +1,5 @@
 """Training views of images, and the input of the output layer ("features") for them, stored on disk; resumable."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Fine-tuning: the paper's procedure for new categories, in which only the output layer is trained."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

@@ -5,8 +5,6 @@ While only this layer is trained, everything below it is computed once. Most net
 the layer computes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

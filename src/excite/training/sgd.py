@@ -1,7 +1,5 @@
 """Stochastic gradient descent with checkpoints, and the training of an output layer on known features."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

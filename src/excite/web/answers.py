@@ -1,7 +1,5 @@
 """The questions and answers of the HTTP interface: described in /openapi.json, and how each answer is made."""
 
-from __future__ import annotations
-
 import io
 from base64 import b64encode
 from functools import cache

@@ -1,7 +1,5 @@
 """The HTTP interface for programs, described at /openapi.json and /docs."""
 
-from __future__ import annotations
-
 import base64
 import json
 from functools import partial

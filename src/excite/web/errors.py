@@ -1,7 +1,5 @@
 """Errors, warnings and the log: one line each, with nothing about this machine, and in the log no text of a user."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

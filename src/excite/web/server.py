@@ -1,7 +1,5 @@
 """Starts and stops the page and the HTTP interface, on uvicorn."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import ipaddress

@@ -7,8 +7,6 @@ under the deletion curve, and the larger that under the insertion curve, the bet
 they must be equivariant to flips and shifts.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """All checks of a classifier on some images, and their report. A new check is a `Check` and one name in `CHECKS`."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The record of an image in grounding, with the rank of the right box for each phrase and method, and the scores."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence

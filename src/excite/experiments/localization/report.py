@@ -39,17 +39,7 @@ from excite.experiments.report.examples import (
     rows_to_show,
 )
 from excite.experiments.report.page import Report
-from excite.experiments.report.tables import (
-    DASH,
-    NOTHING,
-    Cell,
-    Lines,
-    Table,
-    estimate_fields,
-    main_method,
-    methods_of,
-    models_of,
-)
+from excite.experiments.report.tables import DASH, NOTHING, Cell, Lines, Table, estimate_fields, main_method, methods_of
 from excite.io.text import markdown_list
 from excite.jobs import Entry
 from excite.metrics.boxes import ALPHAS, MATCH, as_boxes, box_areas, box_iou, shared_areas
@@ -172,7 +162,7 @@ class LocalizationReport(Report[LocalizationRun]):
     def errors_table(self) -> Table:
         """The paper's table with methods as rows and networks as columns, its own numbers beside them."""
         found = {(row.model, row.method): row for row in self.rows}
-        methods, models, beside = methods_of(self.rows), models_of(self.rows), self.beside_paper
+        methods, models, beside = methods_of(self.rows), tables.models_of(self.rows), self.beside_paper
         columns: list[Sequence[Cell | str]] = []
         for model in models:
             there = [found.get((model, method)) for method in methods]

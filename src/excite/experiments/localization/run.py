@@ -1,7 +1,5 @@
 """Localisation: does the box around the strong part of a map fit the queried object? (paper, 4.2)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """Tables, figures and the page of the Pointing Game."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, pairwise
@@ -26,17 +24,7 @@ from excite.experiments.published import CONTRAST, POINTING, WORDS, pair_words
 from excite.experiments.report import figures, tables
 from excite.experiments.report.examples import Example, Kinds, MapCases, Maps, Strip, outline, outlined, rows_to_show
 from excite.experiments.report.page import Report
-from excite.experiments.report.tables import (
-    DASH,
-    NOTHING,
-    Cell,
-    Lines,
-    Table,
-    estimate_fields,
-    main_method,
-    methods_of,
-    models_of,
-)
+from excite.experiments.report.tables import DASH, NOTHING, Cell, Lines, Table, estimate_fields, main_method, methods_of
 from excite.io.text import markdown_list
 from excite.jobs import Entry
 from excite.metrics.statistics import RESAMPLES
@@ -73,7 +61,7 @@ class PointingReport(Report[PointingRun]):
         self.rows = [row for run in runs for row in run.rows]
         self.best = best_rows(self.rows)  # on the page
         self.found = {(row.model, row.method): row for row in self.best}
-        self.methods, self.models = methods_of(self.best), models_of(self.best)
+        self.methods, self.models = methods_of(self.best), tables.models_of(self.best)
         self.main, self.mode = main_method(self.best, MAIN), PROTOCOLS[self.about["protocol"]].mode
         self.tolerance = {"tolerance": self.about["tolerance"], "inclusive": self.about["inclusive"]}
 

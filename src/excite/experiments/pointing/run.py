@@ -1,7 +1,5 @@
 """The Pointing Game: does the maximum of a map lie on an object of the queried category? (paper, 4.1)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

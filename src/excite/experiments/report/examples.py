@@ -1,7 +1,5 @@
 """Example images of an experiment: the choice of best and worst cases, and their drawing."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections import Counter

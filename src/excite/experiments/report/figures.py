@@ -1,7 +1,5 @@
 """Figures of the experiments, drawn with matplotlib (the extra ``plots``)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of results: cells for pages, text for spreadsheets and documentation."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence

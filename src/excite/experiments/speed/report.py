@@ -1,7 +1,5 @@
 """Tables and the figure of the speed benchmark; a row for each case, with its measurements or a reason."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path

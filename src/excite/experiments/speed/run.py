@@ -1,7 +1,5 @@
 """The speed benchmark: its plan, the calls (candidates) that each task times, and the rows of each task."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing

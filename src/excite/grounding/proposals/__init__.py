@@ -1,7 +1,5 @@
 """Candidate regions of an image, from segmentations, edges or files: a new proposer is one file and one name here."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches

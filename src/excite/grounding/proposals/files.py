@@ -1,7 +1,5 @@
 """Proposals from files: precomputed by other programs, one file for each image or one for all; and the cache."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

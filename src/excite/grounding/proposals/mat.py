@@ -8,8 +8,6 @@ MATLAB counts from 1, and the last row and column belong to a box. The variables
 * EdgeBoxes (``edgeBoxes.m``): ``bbs``, each row being x, y, width, height and score.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from pathlib import Path

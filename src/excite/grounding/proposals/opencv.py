@@ -5,8 +5,6 @@ model OpenCV does not include. By default the edges are our own: changes of colo
 scale. With a model file (``model.yml.gz`` of OpenCV's extra test data) they are the authors'.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path

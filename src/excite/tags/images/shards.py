@@ -4,8 +4,6 @@ Adjacent files with the same key (all before the first dot of the name) are one 
 reads them in order only. All indexes become one table that many processes map: 17 million images take 540 MB.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Sources of images by name: the interface, folders, and web addresses with a cache of fetched files."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

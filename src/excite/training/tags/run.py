@@ -1,7 +1,5 @@
 """Training of a tag classifier: the paper's procedure for its 18,157 tags, or a quicker one with stored features."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Validation on held-out images: the loss during a training, and at its end the average precision of each tag."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
