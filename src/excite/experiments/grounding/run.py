@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from excite.datasets.base import FARTHEST, Phrase, PhraseDataset, read_lines, read_text
+from excite.datasets.base import FARTHEST, Phrase, PhraseDataset, parse_json, read_lines, read_text
 from excite.errors import DataError
 from excite.experiments import GROUNDING_METHODS, HELD_OUT, base
 from excite.experiments.base import ExperimentRun
@@ -266,18 +265,11 @@ def _entries(path: Path) -> Iterator[tuple[str, Any]]:
     """The objects of a file, each with its location."""
     text = read_text(path)
     if text.lstrip().startswith("["):
-        yield from ((f"{path}, entry {number}", entry) for number, entry in enumerate(_parsed(str(path), text), 1))
+        yield from ((f"{path}, entry {number}", entry) for number, entry in enumerate(parse_json(text, path), 1))
         return
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():
-            yield f"{path}, line {number}", _parsed(f"{path}, line {number}", line)
-
-
-def _parsed(where: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
-        raise DataError(f"{where}: broken JSON ({error})") from None
+            yield f"{path}, line {number}", parse_json(line, f"{path}, line {number}")
 
 
 def _checked(where: str, entry: Any) -> tuple[str, str, Ranked]:
