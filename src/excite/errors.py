@@ -1,16 +1,11 @@
 """Every error a user can meet; and `lazy` and `renamed`, for names of packages imported late or changed."""
 
-from __future__ import annotations
-
 import pkgutil
 import re
 import sys
 import warnings
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 __all__ = [
     "ConceptError", "DataError", "ExciteError", "FetchError", "ImageError", "LayerError", "LostSignalWarning",

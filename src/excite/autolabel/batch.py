@@ -1,39 +1,32 @@
 """`excite attend` for many images: one query, and a folder with overlays, one result per image and a page of all."""
 
-from __future__ import annotations
-
 import glob
 import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from PIL import Image
 
 from excite import __version__
 from excite.api import attend
-from excite.attention import compare
+from excite.attention import AttentionMap, compare
 from excite.errors import ConceptError, ExciteError, ImageError
 from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument, read_image
 from excite.io.cache import fingerprint
 from excite.io.drawn import draw, file_names, is_drawn, map_names, shrunk
 from excite.io.files import save_npy
-from excite.jobs import Executor, ResultStore
+from excite.jobs import Entry, Executor, ResultStore
 from excite.jobs.loop import answered
+from excite.models import Choice, Classifier
 from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
+from excite.readouts.overlay import Style
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
-
-    from PIL import Image
-
-    from excite.attention import AttentionMap
-    from excite.jobs import Entry
-    from excite.models import Choice, Classifier
-    from excite.readouts.overlay import Style
-
-    Answer = dict[str, Any]
-    Row = Mapping[str, Any]  # `AttentionMap.to_dict`, and the name of its overlay
+Answer = dict[str, Any]
+Row = Mapping[str, Any]  # `AttentionMap.to_dict`, and the name of its overlay
 
 LONGEST = 1600  # pixels along the longer side of an overlay
 MOST_CARDS = 5000  # on the page: about 70 MB

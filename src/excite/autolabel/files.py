@@ -1,21 +1,16 @@
 """The output folder of `excite boxes`: files are replaced freely, but only those that excite itself has written."""
 
-from __future__ import annotations
-
 import filecmp
 import hashlib
 import json
 import os
+from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from excite.errors import ExciteError
 from excite.io.files import Lock, remove_leftovers, save_bytes, temporary_path
 from excite.jobs import ResultStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 WRITTEN = "written.jsonl"
 FOLDER = "a folder"  # the state of a path that is no file

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import PurePosixPath
@@ -17,14 +17,11 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 
 from excite import __version__
-from excite.autolabel.files import resolved_parent
+from excite.autolabel.files import Content, resolved_parent
 from excite.errors import DataError, ExciteError
 from excite.images import PICTURE_SUFFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from excite.autolabel.files import Content
     from excite.autolabel.run import InputImage
 
     Format = Callable[["Document"], dict[str, Content]]

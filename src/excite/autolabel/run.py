@@ -10,38 +10,32 @@ import time
 import unicodedata
 import warnings
 from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from PIL import Image
 
 from excite import __version__
 from excite.api import ALPHA, METHOD, locate
 from excite.autolabel.batch import LONGEST, split_arguments
-from excite.autolabel.files import OutputFolder, open_own_results, resolved_parent
+from excite.autolabel.files import Content, OutputFolder, open_own_results, resolved_parent
 from excite.autolabel.formats import Detection, Document, ImageDetections, find_format
 from excite.errors import ConceptError, ImageError, LostSignalWarning
 from excite.images import ORIENTATION_TAG, UPRIGHT, file_state, read_image
 from excite.io.cache import fingerprint
 from excite.io.drawn import check_drawn, draw, is_drawn, shrunk, slug
-from excite.jobs import Executor, attempt
-from excite.jobs.loop import run
+from excite.jobs import Entry, Executor, attempt
+from excite.jobs.loop import Progress, run
+from excite.models import Classifier
 from excite.models.classifier import identity
 from excite.readouts.figure import name_boxes
 from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
+from excite.vocabulary import Concept, Labels
 from excite.vocabulary.labels import fold, listed
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-
-    from excite.autolabel.files import Content
-    from excite.jobs import Entry
-    from excite.jobs.loop import Progress
-    from excite.models import Classifier
-    from excite.vocabulary import Concept, Labels
 
 PROBABLE = 0.5
 PAUSE = 5.0  # at least so many seconds between two writes of the files,

@@ -11,9 +11,11 @@ import textwrap
 import threading
 import traceback
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from types import FrameType
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -22,10 +24,6 @@ from excite.cli.console import complain, help_without_command, note, say
 from excite.cli.help import HELP_NAMES, Commands
 from excite.cli.train import FINETUNE_EXAMPLES, finetune_command
 from excite.errors import ExciteError, visible
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
 
 FAILED, STOPPED, UNEXPECTED = 1, 130, 70  # exit codes; 130 after Ctrl-C, 70 is EX_SOFTWARE of Unix
 

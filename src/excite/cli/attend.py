@@ -1,7 +1,5 @@
 """``excite attend`` and ``excite boxes``: where in these images is the evidence? Maps, or boxes for a detector."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -10,16 +10,7 @@ import typer
 
 from excite.cli import options
 from excite.cli.console import print_columns, progress, say, say_json, tell_failures
-from excite.cli.options import (
-    MODEL_HELP,
-    AnswerOptions,
-    ClassifierOptions,
-    Device,
-    ImageOptions,
-    JobOptions,
-    gone,
-    grouped,
-)
+from excite.cli.options import MODEL_HELP, AnswerOptions, ClassifierOptions, Device, ImageOptions, JobOptions, grouped
 from excite.experiments import GROUNDING_METHODS, HELD_OUT, LOCALIZATION_METHODS, POINTING_METHODS
 
 if TYPE_CHECKING:
@@ -327,7 +318,9 @@ def speed(
         say(line)
 
 
-gone(app, "conservation", "bench conservation is a tool of the repository now: `python dev/conservation` in a checkout")
+options.gone(
+    app, "conservation", "bench conservation is a tool of the repository now: `python dev/conservation` in a checkout"
+)
 
 
 def _checked(jobs: JobOptions, answer: AnswerOptions, methods: str) -> tuple[Executor, list[str]]:

@@ -1,18 +1,13 @@
 """Terminal output: lines, JSON, a progress bar, aligned columns, and failures. All commands print through this file."""
 
-from __future__ import annotations
-
 import json
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import typer
 
 from excite.errors import IN_PYTHON, LONGEST, one_line, shortened, visible, without_clauses
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 Item = TypeVar("Item")
 

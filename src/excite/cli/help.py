@@ -1,16 +1,12 @@
 """Help in short groups, with rare options behind ``--help-all``; and what the shell may complete."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HELP_NAMES = ["-h", "--help", "--help-all"]
 GROUPS = {  # the options of each section; all others come first

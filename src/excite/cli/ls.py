@@ -1,7 +1,5 @@
 """``excite ls`` and ``excite fetch``: models, layers, methods and labels, with the next step; data sets to fetch."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Annotated, Any

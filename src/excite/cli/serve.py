@@ -1,7 +1,5 @@
 """``excite serve``: a page in the browser, and the same over HTTP for programs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path

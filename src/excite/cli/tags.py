@@ -1,23 +1,19 @@
 """``excite tags``: from a raw corpus of tagged images to one worth learning from, and to its statistics."""
 
-from __future__ import annotations
-
 import re
 import resource
 import shlex
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from excite.cli.console import complain, note, print_columns, progress, say, say_json
 from excite.cli.options import Columns, CorpusArgument, JobOptions, RawCorpusArgument, columns_of, gone, group, grouped
 from excite.errors import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 app = group("Clean a corpus of images with tags, and look at its dictionary.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

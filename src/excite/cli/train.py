@@ -1,7 +1,5 @@
 """``excite train tags`` and ``excite finetune``: train classifiers on the user's own data."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from functools import partial
@@ -39,7 +37,6 @@ HeldOut = Annotated[
     float, typer.Option(min=0, max=0.9, metavar="SHARE", help="The share of held-out images, to measure on.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same classifier.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command("tags", epilog=TAGS_EXAMPLES)
@@ -78,7 +75,7 @@ def tags_command(
         bool, typer.Option("--urls", help="Fetch images whose names are web addresses; the corpus says from whom.")
     ] = False,
     columns: shared.Columns = None,
-    as_json: AsJson = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Train a classifier for the tags of a corpus; the folder can be given to every command as --model.
 
@@ -175,7 +172,7 @@ def finetune_command(
     held_out: HeldOut = 0,
     seed: Seed = 0,
     jobs: shared.JobOptions,
-    as_json: AsJson = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Train the output layer of a classifier for other categories; all other weights stay as they are.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from excite.datasets.base import Box, Dataset, Instance, Sample, Target, chosen_split, open_found
 from excite.datasets.coco import Coco, Mask
@@ -11,10 +12,6 @@ from excite.datasets.imagenet import ImageNet, Wsol
 from excite.datasets.labelled import LabelFolders, LabelLines
 from excite.datasets.own import CsvFolder, JsonFolder, XmlFolder
 from excite.datasets.voc import Voc
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
 
 __all__ = ["DATASETS", "Box", "Dataset", "Instance", "Mask", "Sample", "Target", "open_dataset"]
 

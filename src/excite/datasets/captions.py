@@ -1,23 +1,17 @@
 """MS COCO's captions: the noun phrases of its categories, each referring to all instances of its category."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from excite.datasets.base import Phrase, PhraseDataset, PhraseSample, parse_json, read_text
+from excite.datasets.base import Box, Phrase, PhraseDataset, PhraseSample, Sample, parse_json, read_text
 from excite.datasets.coco import INSTANCES, Coco
 from excite.errors import DataError
 from excite.vocabulary.inflection import singular
 from excite.vocabulary.labels import coco_categories
 from excite.vocabulary.word_lists import lines_of, words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from excite.datasets.base import Box, Sample
 
 CAPTIONS = "annotations/captions_{}.json"
 

@@ -1,23 +1,18 @@
 """MS COCO's instance annotations: boxes and masks."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excite.datasets import base
 from excite.datasets.base import FARTHEST, Dataset, Instance, Sample
 from excite.errors import DataError, ExciteError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 INSTANCES = "annotations/instances_{}.json"
 Entry = dict[str, Any]

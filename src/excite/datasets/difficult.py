@@ -1,23 +1,16 @@
 """The Pointing Game's Difficult subset: by the paper's rule, or from a published list."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import compress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from excite.datasets.base import parse_json, read_text
+from excite.datasets.base import Dataset, Sample, Target, parse_json, read_text
 from excite.errors import DataError
 from excite.images import read_image
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from excite.datasets.base import Dataset, Sample, Target
 
 ListEntry = tuple[str, str, tuple[str, ...]]
 """The place in the file, the name of an image, and its difficult categories."""

@@ -1,23 +1,16 @@
 """Flickr30k Entities: five sentences for each image, whose noun phrases have boxes."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+from xml.etree import ElementTree
 
 from excite.datasets import base
-from excite.datasets.base import FARTHEST, LONGEST_PART, Phrase, PhraseDataset, PhraseSample
+from excite.datasets.base import FARTHEST, LONGEST_PART, Box, Phrase, PhraseDataset, PhraseSample
 from excite.datasets.voc import SIDES, annotated_size, parse_annotation
 from excite.errors import DataError
 from excite.images import PICTURE_SUFFIXES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from xml.etree import ElementTree
-
-    from excite.datasets.base import Box
 
 GROUPS = ("people", "clothing", "bodyparts", "animals", "vehicles", "instruments", "scene", "other")
 """The kinds of objects, in the order of the data set's paper."""

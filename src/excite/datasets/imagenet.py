@@ -3,25 +3,17 @@
 Those are of github.com/clovaai/wsolevaluation: ``test`` are ImageNet's validation images, ``val`` those of ImageNetV2.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from excite.datasets import base
-from excite.datasets.base import Dataset, Instance, Sample, Target
+from excite.datasets.base import Dataset, Instance, Sample, TableRow, Target
 from excite.datasets.voc import AnnotatedObject, read_objects
 from excite.errors import DataError
-from excite.vocabulary import imagenet_labels, imagenet_wnids
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
-    from excite.datasets.base import TableRow
-    from excite.vocabulary import Concept, Labels
+from excite.vocabulary import Concept, Labels, imagenet_labels, imagenet_wnids
 
 WNID = re.compile(r"n\d{8}")
 WORDS = "LOC_synset_mapping.txt"

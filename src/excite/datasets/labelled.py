@@ -1,17 +1,12 @@
 """Images with labels but without boxes: a folder for each label, or lines of JSON with the labels of each image."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from excite.datasets import base
 from excite.datasets.base import Dataset, Sample, Target
 from excite.errors import DataError, ImageError
 from excite.images import find_images
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SPLIT_FOLDER = re.compile(r"(train|val|valid|validation|test)\d*", re.IGNORECASE)
 

@@ -1,8 +1,7 @@
 """A user's own images in any layout, annotated in VOC's or COCO's format, or in a table as ``excite boxes`` writes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from excite.datasets import base
 from excite.datasets.base import Dataset, Instance, Sample
@@ -10,10 +9,6 @@ from excite.datasets.coco import Coco
 from excite.datasets.imagenet import ImageNet
 from excite.datasets.voc import Voc
 from excite.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TABLE = "boxes.csv"
 CORNERS = ("x0", "y0", "x1", "y1")

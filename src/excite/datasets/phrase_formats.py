@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
 
-from excite.datasets.base import open_found
+from excite.datasets.base import PhraseDataset, open_found
 from excite.datasets.captions import CaptionPhrases
 from excite.datasets.flickr30k import Flickr30kEntities
 from excite.datasets.refcoco import ReferringExpressions
-
-if TYPE_CHECKING:
-    import os
-
-    from excite.datasets.base import PhraseDataset
 
 PHRASE_DATASETS: tuple[type[PhraseDataset], ...] = (Flickr30kEntities, CaptionPhrases, ReferringExpressions)
 

@@ -1,22 +1,18 @@
 """Data sets that can be fetched from their publishers (``published.toml``)."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 from excite.errors import FetchError
 from excite.io.archives import members, unpack
 from excite.io.fetch import Remote, fetch_to
 from excite.io.files import locked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,21 @@
 """Referring expressions (RefCOCO and its relatives) as JSON Lines: each line has an image, a phrase and its box."""
 
-from __future__ import annotations
-
 import json
 import os
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from PIL import Image
 
 from excite.datasets import base
-from excite.datasets.base import Phrase, PhraseDataset, PhraseSample
+from excite.datasets.base import Box, Phrase, PhraseDataset, PhraseSample
 from excite.errors import DataError
 from excite.images import ORIENTATION_TAG, readable_formats
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from excite.datasets.base import Box
 
 SIDES = ("bbox_xywh", "xywh")
 BOX_KEYS = ("box", "bbox_xyxy", "xyxy", "bbox_2d", *SIDES, "bbox")

@@ -1,20 +1,15 @@
 """PASCAL VOC in its own layout, and the reader of its XML format, which ImageNet and others use too."""
 
-from __future__ import annotations
-
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from excite.datasets import base
 from excite.datasets.base import Dataset, Instance, Sample
 from excite.errors import ConceptError, DataError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from excite.vocabulary import Concept, Labels
+from excite.vocabulary import Concept, Labels
 
 LISTS = "ImageSets/Main/{}.txt"
 FIRST_PIXEL = 1  # VOC counts from 1

@@ -17,9 +17,9 @@ from excite import __version__, errors
 from excite.errors import ConceptError, DataError, LayerError, ModelError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
-from excite.jobs import Executor, ResultStore
-from excite.jobs.loop import answered
-from excite.methods import METHODS, find_method
+from excite.jobs import Entry, Executor, ResultStore
+from excite.jobs.loop import Work, answered
+from excite.methods import METHODS, Method, find_method
 from excite.models.classifier import identity
 from excite.session import Session, recommended_layers
 from excite.vocabulary.labels import listed
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.datasets import Dataset, Sample, Target
-    from excite.jobs import Entry
-    from excite.jobs.loop import Work
-    from excite.methods import Method
     from excite.models import Classifier
     from excite.session import Cue
     from excite.vocabulary import Concept, Labels

@@ -1,35 +1,30 @@
 """The best layer of a classifier, measured on annotated images (the paper's layer selection effects)."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from PIL import Image
 
+from excite.attention import AttentionMap
+from excite.datasets import Box, Dataset
 from excite.errors import DataError
 from excite.experiments import base
 from excite.experiments.report import figures
 from excite.images import read_image
+from excite.jobs import Entry, Executor
 from excite.methods import find_method
 from excite.metrics.boxes import ALPHAS, MATCH, box_distance, box_iou, boxes_above
 from excite.metrics.removal import replaced
 from excite.metrics.statistics import Share, paired_test
+from excite.models import Classifier
 from excite.models.layers import candidate_layers
 from excite.readouts.overlay import upsample
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from excite.attention import AttentionMap
-    from excite.datasets import Box, Dataset
-    from excite.jobs import Entry, Executor
-    from excite.models import Classifier
-
-    Sizes = Mapping[str, tuple[int, int]]  # of the maps at each layer
+Sizes = Mapping[str, tuple[int, int]]  # of the maps at each layer
 
 By = Literal["pointing", "box", "removal"]
 

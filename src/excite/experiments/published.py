@@ -1,13 +1,9 @@
 """Published results of the experiments, read from ``published.toml``; methods have the names of `excite.METHODS`."""
 
-from __future__ import annotations
-
 import tomllib
+from collections.abc import Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import NamedTuple
 
 Pair = tuple[float | None, float | None]
 """All and difficult, or all phrases and small instances, in percent; None where it is not published."""

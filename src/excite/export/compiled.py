@@ -20,8 +20,8 @@ from excite.export import INPUTS, OUTPUTS
 from excite.images import read_image
 from excite.io.cache import fingerprint
 from excite.io.fetch import cache_folder
-from excite.methods import find_method
-from excite.models import Preprocess
+from excite.methods import Method, Units, find_method
+from excite.models import Classifier, Preprocess
 from excite.models.classifier import identity, on_cpu
 from excite.models.layers import layer_grids
 from excite.propagation.excitation_pass import signals_at
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMaps
     from excite.export.trace import Sizes
-    from excite.methods import Method, Units
-    from excite.models import Classifier
     from excite.session import Cue, ImageSource, Layer
 
 METHODS = ("mwp", "c-mwp")

@@ -17,7 +17,7 @@ from excite.export.formats import check_onnx, check_overwrite, metadata, open_on
 from excite.export.trace import MapModule, Sizes, model_errors, trace_map
 from excite.io.files import atomic_write
 from excite.methods import find_method
-from excite.models import Preprocess
+from excite.models import Classifier, Preprocess
 from excite.models.classifier import on_cpu
 from excite.models.layers import layer_grids, token_stream
 from excite.propagation import prior
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from excite.export.formats import MapFunction
-    from excite.models import Classifier
     from excite.session import Layer
 
 FORMATS = {".onnx": (write_onnx, open_onnx), ".pt2": (write_pt2, open_pt2)}

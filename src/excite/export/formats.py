@@ -1,33 +1,23 @@
 """The file formats: ONNX (run by onnxruntime, the extra ``onnx``) and torch.export (run by torch), with metadata."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, BinaryIO
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 
 from excite import __version__
 from excite.errors import ExciteError, ModelError
 from excite.export import INPUTS, OUTPUTS
-from excite.export.trace import BATCH, DUALS, Sizes
-from excite.models import Preprocess
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import BinaryIO
-
-    from torch.fx import GraphModule
-
-    from excite.export.trace import MapModule, TracedGraph
-    from excite.models import Classifier
+from excite.export.trace import BATCH, DUALS, MapModule, Sizes, TracedGraph
+from excite.models import Classifier, Preprocess
 
 MapFunction = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 KEY = "excite"  # of the entry in a file
@@ -99,7 +89,7 @@ def open_pt2(path: Path) -> tuple[MapFunction, dict[str, Any]]:
 class NamedGraph(nn.Module):
     """A graph with named inputs and outputs."""
 
-    def __init__(self, graph: GraphModule) -> None:
+    def __init__(self, graph: fx.GraphModule) -> None:
         super().__init__()
         self.traced = graph  # not "graph": torch gives that name another meaning
 

@@ -1,7 +1,5 @@
 """Lowers operations that other runtimes lack, mostly torch's backward operations, to ones that they have."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

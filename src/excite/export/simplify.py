@@ -6,22 +6,16 @@ unit. Such branches are zero, and are cut off. This is derived from the graph an
 here no operation is in place any more. torch.fx's own pass for common subexpressions takes 1 for 1.0.
 """
 
-from __future__ import annotations
-
 import operator
+from collections.abc import Hashable, Sequence
 from functools import partial, reduce
 from itertools import dropwhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_flatten
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from torch.fx import Graph, GraphModule
 
 aten = torch.ops.aten
 

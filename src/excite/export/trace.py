@@ -6,15 +6,17 @@ recorded. Nothing may depend on values meanwhile: `excite.propagation.fast` ensu
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, empty, nn
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
@@ -24,14 +26,8 @@ from excite.export.simplify import factor_products, simplify
 from excite.propagation.excitation_pass import ExcitationPass
 from excite.propagation.fast import tracing
 from excite.propagation.taps import main_output
+from excite.propagation.tokens import TokenGrid
 from excite.session import check_spatial
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from torch.fx import GraphModule
-
-    from excite.propagation.tokens import TokenGrid
 
 SYMBOLIC: dict[str, Any] = {"tracing_mode": "symbolic", "_allow_non_fake_inputs": True}  # for make_fx
 DUALS = {"mwp": 0.0, "c-mwp": -1.0}  # the weight of the dual units in the signal

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from excite.errors import ConceptError, DataError, ExciteError
-from excite.grounding.phrase_maps import SIDE, PhraseSession
+from excite.grounding.phrase_maps import SIDE, PhraseMap, PhraseSession
 from excite.grounding.scoring import TRUST, Scorer
 from excite.images import read_image
 from excite.methods import find_method
-from excite.readouts.figure import percent
+from excite.readouts.figure import Box, WordMap, percent
 from excite.readouts.notebook import shown_html
-from excite.vocabulary import read_phrase
+from excite.vocabulary import ColourWord, PlaceWord, Reading, read_phrase
 from excite.vocabulary.phrases import tokens_of
 
 if TYPE_CHECKING:
@@ -27,12 +27,9 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from excite.attention import AttentionMap
-    from excite.grounding.phrase_maps import PhraseMap
     from excite.grounding.proposals import Proposals, Source
     from excite.models import Classifier
-    from excite.readouts.figure import Box, WordMap
     from excite.session import ImageSource, Layer
-    from excite.vocabulary import ColourWord, PlaceWord, Reading
 
     Span = tuple[int, int]
 

@@ -16,11 +16,11 @@ from PIL import Image
 from torch.nn import functional
 
 from excite.errors import ConceptError, LostSignalWarning
-from excite.methods import find_method
+from excite.methods import Method, find_method
 from excite.models.classifier import Preprocess
 from excite.readouts.overlay import upsample
 from excite.session import Session
-from excite.vocabulary import Concept, read_phrase
+from excite.vocabulary import ColourWord, Concept, PlaceWord, Reading, read_phrase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from excite.attention import AttentionMap
-    from excite.methods import Method
     from excite.models import Classifier
     from excite.session import Layer
-    from excite.vocabulary import ColourWord, PlaceWord, Reading
 
     Plane = NDArray[np.floating[Any]]
 

@@ -1,22 +1,18 @@
 """Zip and tar archives, unpacked file by file: never outside of the target folder, and resumable."""
 
-from __future__ import annotations
-
 import lzma
 import shutil
 import stat
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, cast
 
 from excite.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 BROKEN = (  # raised by the libraries for a damaged archive, or one with a password
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),

@@ -1,16 +1,12 @@
 """The key of everything that is cached or resumed, and the cache in memory."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 from cachetools import LRUCache
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 Item = TypeVar("Item")
 

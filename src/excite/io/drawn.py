@@ -1,11 +1,11 @@
 """Files that excite draws: unique names, and marks in each so that neither others' nor other drawings are lost."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -13,10 +13,6 @@ from PIL.PngImagePlugin import PngInfo
 from excite.errors import ExciteError
 from excite.io.cache import fingerprint
 from excite.io.files import atomic_write
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file name, which may have 255 in all
 QUALITY = 80  # of a JPEG

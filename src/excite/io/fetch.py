@@ -1,24 +1,20 @@
 """Downloads: cached in one folder, resumed after an interruption, verified by their hash."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib import request as web
 from urllib.error import HTTPError, URLError
 from urllib.request import Request
 
 from excite.errors import FetchError, visible
 from excite.io.files import locked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CHUNK = 1 << 20
 PATIENCE = 30  # seconds without a byte

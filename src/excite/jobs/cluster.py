@@ -26,12 +26,11 @@ import torch
 
 from excite.errors import ExciteError
 from excite.io.files import save_text
-from excite.jobs.executor import attempt, in_order, note, pickled
+from excite.jobs.executor import Executor, Job, Outcome, Runner, attempt, in_order, note, pickled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from excite.jobs.executor import Executor, Job, Outcome, Runner
     from excite.jobs.loop import Work
 
 AHEAD = 8  # tasks per worker whose results may wait for an earlier one

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
 
 from excite.errors import ExciteError
-from excite.jobs import Executor, Job, attempt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from excite.jobs import Entry, Runner
+from excite.jobs import Entry, Executor, Job, Runner, attempt
 
 Task = TypeVar("Task", contravariant=True)  # noqa: PLC0105 - a word is a better name
 

@@ -5,22 +5,17 @@ mode: network file systems will do, and a second run is refused). When it ends t
 and the database is removed: one that is there is that of a killed run, and the next run takes its results over.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from excite.errors import ExciteError
 from excite.io.files import atomic_write, save_text
 from excite.jobs.parquet import parts_of, read_parquet, save_parquet
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 Entry = dict[str, Any]
 

@@ -9,22 +9,17 @@ Two things differ. Equal scores count as seen together, so that the order of the
 better ranks come first, then earlier mentions). And a mention of several groups counts once in the overall recall.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from excite.errors import DataError
 from excite.metrics.boxes import as_boxes, box_areas
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-    from torch import Tensor
 
 SMALL = 0.25
 """The share of the image below which the paper calls an instance small."""

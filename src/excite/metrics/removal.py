@@ -1,14 +1,9 @@
 """Deletion and insertion: how fast a classifier's probability falls, or rises, in the order of a map's importance."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def shares(steps: int) -> list[float]:

@@ -1,19 +1,14 @@
 """Uncertainty: Wilson's interval of a share, the bootstrap over images, the interval of a median, McNemar's test."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    Counts = NDArray[np.bool_] | NDArray[np.integer[Any]]
+Counts = NDArray[np.bool_] | NDArray[np.integer[Any]]
 
 
 Z = 1.959963984540054  # 95 % of the normal distribution lies within so many standard deviations

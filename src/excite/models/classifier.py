@@ -6,10 +6,11 @@ import copy
 import hashlib
 import re
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,9 +22,6 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from excite.errors import ExciteError, ImageError, ModelError, TrainingModeWarning
 from excite.propagation.taps import as_found, main_output, plain_modules
 from excite.vocabulary import Labels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 MAX_ASPECT = 4  # a longer image is squeezed: enlarged as it is, a strip would take all memory

@@ -7,14 +7,14 @@ asked for so far. So Excitation Backprop applies as to any classifier, and the d
 the negative of its row. The text tower only writes rows; the top-down pass never goes through it.
 """
 
-from __future__ import annotations
-
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -26,17 +26,10 @@ from excite.io.cache import fingerprint
 from excite.io.fetch import cache_folder
 from excite.io.files import save_npy
 from excite.models.architectures import head_labels
-from excite.models.classifier import Classifier, network_identity
+from excite.models.classifier import Classifier, Preprocess, network_identity
 from excite.propagation.taps import main_output
-from excite.vocabulary import Labels
+from excite.vocabulary import Concept, Labels
 from excite.vocabulary.open import OpenLabels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from excite.models.classifier import Preprocess
-    from excite.vocabulary import Concept
 
 TEMPLATES = ("{}", "a photo of {}.", "a photo of a {}.", "a picture with {} in it.")
 ARTICLE = " a {}"  # in a template for phrases without a determiner

@@ -1,14 +1,14 @@
 """Cards for networks of transformers and of open_clip: image classifiers, and dual encoders of images and texts."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,10 +27,6 @@ from excite.models.sources import (
     torchvision_models,
 )
 from excite.vocabulary.labels import listed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from types import ModuleType
 
 MASK = "attention_mask"
 TEXT_INPUTS = ("input_ids", "token_type_ids", MASK)  # of text towers in transformers

@@ -11,9 +11,10 @@ from difflib import get_close_matches
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from excite import DEFAULT_MODEL
@@ -25,13 +26,8 @@ from excite.models.classifier import Classifier, Preprocess
 from excite.models.dual_encoder import DualEncoder, OpenClassifier
 from excite.models.fully_convolutional import fully_convolutional as slide
 from excite.models.sources import caffe_card, own_labels, own_preprocess, timm_card, torchvision_card
-from excite.propagation.taps import layer_names
+from excite.propagation.taps import Layer, layer_names
 from excite.vocabulary import Labels
-
-if TYPE_CHECKING:
-    from PIL import Image
-
-    from excite.propagation.taps import Layer
 
 RANDOM, AUTO = "random", "auto"
 FACTS, WEIGHTS, FORMAT = "classifier.json", "weights.safetensors", 1  # of a saved classifier

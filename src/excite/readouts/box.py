@@ -1,24 +1,18 @@
 """The maximum of a map (the Pointing Game's answer), and boxes around strong evidence (the paper's localisation)."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from excite.errors import ExciteError
 from excite.io.files import to_numpy
 from excite.readouts.overlay import Mode, checked_map, upsample
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    Numbers = NDArray[np.int64]
+Numbers = NDArray[np.int64]
 
 Box = tuple[int, int, int, int]  # half-open, x0, y0, x1, y1
 LEVEL = 0.8  # times the mean of a map of extent: what is above belongs to an object

@@ -3,31 +3,26 @@
 They need no extra: comparisons and grounded phrases are drawn where matplotlib is not installed.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from math import ceil
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from unicodedata import combining, normalize
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
+from torch import Tensor
 
 from excite.errors import ExciteError, visible
 from excite.readouts.box import maximum_point
 from excite.readouts.overlay import DARK, LIGHT, overlay
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from torch import Tensor
-
-    Look = tuple["Colour", bool]  # of a letter: its colour, and whether it is underlined
-    Pixels = tuple[int, int, int, int]
-    Span = tuple[int, int]
-    Shown = tuple["WordMap", "Colour"]
+Look = tuple["Colour", bool]  # of a letter: its colour, and whether it is underlined
+Pixels = tuple[int, int, int, int]
+Span = tuple[int, int]
+Shown = tuple["WordMap", "Colour"]
 
 Box = tuple[float, float, float, float]
 Cell = tuple[Image.Image, str]  # an image and its caption, whose first line is darker than the others

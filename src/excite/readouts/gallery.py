@@ -1,23 +1,19 @@
 """A page of many images: thumbnails with what was found in each, sorted and filtered in the browser, in one file."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlsplit
+
+from PIL import Image
 
 from excite.errors import ExciteError
 from excite.io.files import atomic_write
 from excite.io.text import templates_of
 from excite.readouts.figure import percent
 from excite.readouts.notebook import data_address, jpeg
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from PIL import Image
 
 SIDE, QUALITY = 256, 75  # the longer side of a thumbnail in pixels, and of its JPEG
 MARK = b'<meta name="generator" content="excite">'  # in the first bytes of a page

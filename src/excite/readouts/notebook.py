@@ -1,22 +1,17 @@
 """HTML of a map or grounding for notebooks: an image and a table, as one self-contained text."""
 
-from __future__ import annotations
-
 import base64
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from PIL import Image
+from torch import Tensor
 
 from excite.io.text import templates_of
 from excite.readouts.box import scaled_box
 from excite.readouts.figure import at_size, percent
 from excite.readouts.overlay import overlay
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from torch import Tensor
 
 
 def data_address(kind: str, content: bytes) -> str:

@@ -9,30 +9,25 @@ Every change is one transaction with a rollback journal: a kill at any moment lo
 and the index is a single file, which can be read from network file systems and read-only media too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3
 import threading
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from excite.errors import ExciteError, NumberError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import ArrayLike, NDArray
-
-    Codes = NDArray[np.uint16]
-    Plane = NDArray[np.float32]
+Codes = NDArray[np.uint16]
+Plane = NDArray[np.float32]
 
 FORMAT, OWNER = 1, 0x65786369  # of the file: its version, and SQLite's application_id
 BLOCK, PAGE = 4064, 2**15  # photos, and bytes of a page, which the codes of four units for a block fill

@@ -5,37 +5,31 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 
 from excite.errors import ExciteError, ImageError, ModelError
 from excite.images import find_images, read_image
 from excite.io.cache import fingerprint
 from excite.io.files import Lock
 from excite.jobs import Executor, Job
-from excite.jobs.loop import no_progress
+from excite.jobs.loop import Progress, no_progress
+from excite.models import Classifier
 from excite.models.classifier import identity
 from excite.models.dual_encoder import OpenClassifier
 from excite.readouts.notebook import jpeg
 from excite.search.index import IndexFile, Photo, encode
 from excite.search.query import Answer, Question, ask, read_question
-from excite.vocabulary import Labels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-    from PIL import Image
-
-    from excite.jobs.loop import Progress
-    from excite.models import Classifier
-    from excite.vocabulary import Concept
+from excite.vocabulary import Concept, Labels
 
 NAME = ".excite-index.sqlite"
 BATCH = 16  # photos of one task

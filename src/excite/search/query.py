@@ -14,7 +14,7 @@ from excite.grounding.ground import unused_spans
 from excite.grounding.phrase_maps import FAINTEST, PhraseSession, active_hints, apply_hints
 from excite.images import read_image
 from excite.methods import find_method
-from excite.vocabulary import Reading, read_phrase
+from excite.vocabulary import ColourWord, Concept, Labels, PlaceWord, Reading, read_phrase
 from excite.vocabulary.phrases import Word
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from excite.grounding import PhraseMap
     from excite.jobs.loop import Progress
     from excite.search.photos import PhotoIndex
-    from excite.vocabulary import ColourWord, Concept, Labels, PlaceWord
 
 MINUS = re.compile(r"(?:^|(?<=\s))-\s*(\S+)")  # "dog -cat", "dog -traffic_light"
 WEIGHED = 60  # of the most probable photos, so many at most are ranked again by words of colour and position

@@ -11,7 +11,7 @@ from excite.readouts.figure import figure, percent
 from excite.readouts.gallery import Card, file_link, write_gallery
 from excite.readouts.notebook import jpeg
 from excite.readouts.overlay import overlay
-from excite.search.query import evidence
+from excite.search.query import Answer, Match, evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from excite.search.photos import PhotoIndex
-    from excite.search.query import Answer, Match
 
 COLUMNS, WIDTH, QUALITY = 5, 320, 85  # of a contact sheet, of a photo on it, and of its JPEG
 

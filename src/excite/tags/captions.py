@@ -1,13 +1,13 @@
 """Captions as tags: the words of an image's captions, those in most of them first."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unicodedata import normalize
 
 from excite.errors import DataError
@@ -16,11 +16,6 @@ from excite.tags.corpus import ColumnNames
 from excite.tags.dictionary import TagNormaliser
 from excite.tags.text_files import NO_IMAGE, Reason, csv_columns, json_objects, opened, text_lines
 from excite.vocabulary.word_lists import STOP_WORDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from collections.abc import Set as AbstractSet
-    from pathlib import Path
 
 Rows = Iterator[tuple[Any, Any] | text_files.Reason]  # images with captions, unchecked
 STOP_WORDS_LIMIT = 2**20  # bytes of a file

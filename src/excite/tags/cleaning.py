@@ -4,37 +4,29 @@ Each row is read twice: once for what the rules need (a survey; resumable), once
 rules are SQL on the surveys, which spills to the disk: memory does not grow with the corpus, but for 9 bytes an image.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excite.errors import DataError, ExciteError
 from excite.images import file_state
 from excite.io.cache import fingerprint
 from excite.io.files import Lock, atomic_write, save_json, save_text
 from excite.io.text import templates_of
-from excite.jobs import Executor, Job
-from excite.jobs.loop import no_progress, run
+from excite.jobs import Entry, Executor, Job, Runner
+from excite.jobs.loop import Progress, no_progress, run
 from excite.jobs.parquet import arrow
 from excite.tags import database
 from excite.tags.corpus import ColumnNames, Corpus, RowGroup, row_group_writer
 from excite.tags.dictionary import TagNormaliser, dictionary_beside, normalise_lists
 from excite.tags.rules import ASK, KEPT, RULES, CorpusSurvey, Rules, usual_count
 from excite.tags.text_files import open_corpus
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from excite.jobs import Entry, Runner
-    from excite.jobs.loop import Progress
 
 VERSION = 2  # of the survey
 TABLES = ("images", "counts")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from excite.errors import DataError, ExciteError
 from excite.io.files import remove_leftovers_once, temporary_file
 from excite.jobs.parquet import arrow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
 BATCH = 100_000  # rows in memory at a time: some 4 million tags
 MOST_BYTES = 256 << 20  # of a row group, in memory

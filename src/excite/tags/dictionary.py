@@ -1,26 +1,21 @@
 """The dictionary of tags to learn, and the normal form of tags: " Dogs", "#dogs" and "DOGS" are the same word."""
 
-from __future__ import annotations
-
 import csv
 import io
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 from unicodedata import category, is_normalized, normalize
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excite.errors import DataError
 from excite.io.files import save_csv
 from excite.jobs.parquet import arrow
 from excite.vocabulary.inflection import singular
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 HEADER = ["tag", "count"]
 

@@ -1,28 +1,22 @@
 """Figures of a corpus: the frequency curve of its tags, a word cloud, and a contact sheet of images with their tags."""
 
-from __future__ import annotations
-
 import math
 import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from excite.errors import DataError, ImageError
 from excite.io.files import atomic_write, save_png
 from excite.tags import package
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from excite.tags.corpus import Corpus
-    from excite.tags.dictionary import Dictionary
-    from excite.tags.images import ImageSource
+from excite.tags.corpus import Corpus
+from excite.tags.dictionary import Dictionary
+from excite.tags.images import ImageSource
 
 # the colours of the figures of the experiments, which this package may not import
 INK, FAINT, BLUE, ORANGE = "#333333", "#DDDDDD", "#0072B2", "#D55E00"

@@ -6,25 +6,20 @@ sets for five tags and k = 4). The work is linear in the number of images. Names
 hashes of 128, 64 and 64 bits: that any two of 17 million images are wrongly taken for similar has a chance of 1e-8.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excite.errors import DataError
 from excite.tags import queries
 from excite.tags.dictionary import Dictionary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 RULES = ("no_image", "repeated_image", "few_tags", "alphabetical", "similar")  # the first that applies is the reason
 KEPT, SIMILAR = 0, 5  # the verdict on a kept image; on others the number of the rule, from 1

@@ -6,32 +6,26 @@ last word ("old dog"), is a word for something that a classifier of this package
 rare, but also if it always comes with something visible ("holiday" with beaches).
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excite.errors import DataError
 from excite.jobs.parquet import arrow
 from excite.tags import database, queries
+from excite.tags.corpus import Corpus, RowGroup
 from excite.tags.dictionary import Dictionary
+from excite.vocabulary import Labels
 from excite.vocabulary.inflection import singulars
 from excite.vocabulary.labels import fold
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from excite.tags.corpus import Corpus, RowGroup
-    from excite.vocabulary import Labels
 
 THRESHOLDS = (10, 100, 1000, 10_000)
 COLUMNS = ("tag", "precision", "share")  # of the measures of a classifier

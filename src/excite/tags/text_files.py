@@ -12,21 +12,19 @@ import gzip
 import json
 import zlib
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from io import BufferedReader
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from excite.errors import DataError
 from excite.io.cache import fingerprint
 from excite.io.files import save_json
 from excite.jobs.parquet import arrow
 from excite.tags.corpus import BATCH, SEPARATORS, ColumnNames, Corpus, row_group_writer, schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from io import BufferedReader
 
 ROW_LIMIT = 16 * 2**20  # bytes of a row
 LOOKED_AT = 1000  # objects that determine the columns of JSON Lines: each row may lack some

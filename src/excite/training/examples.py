@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from excite.datasets import open_dataset
+from excite.datasets import Dataset, open_dataset
 from excite.datasets.voc import SPELLED_APART, Voc
 from excite.errors import DataError, SplitError
 from excite.vocabulary import Labels
 from excite.vocabulary.labels import fold
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from excite.datasets import Dataset
 
 
 @dataclass(frozen=True)

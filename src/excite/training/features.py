@@ -1,39 +1,31 @@
 """Training views of images, and the input of the output layer ("features") for them, stored on disk; resumable."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor, nn
 
 from excite.errors import DataError, ExciteError, ModelError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
 from excite.io.files import Lock
-from excite.jobs import ResultStore
-from excite.jobs.loop import run
+from excite.jobs import Entry, Executor, ResultStore
+from excite.jobs.loop import Progress, run
+from excite.models import Preprocess
 from excite.models.classifier import network_identity
+from excite.tags.images import ImageSource
+from excite.training.examples import Example
 from excite.training.output_layer import features_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from torch import Tensor, nn
-
-    from excite.jobs import Entry, Executor
-    from excite.jobs.loop import Progress
-    from excite.models import Preprocess
-    from excite.tags.images import ImageSource
-    from excite.training.examples import Example
 
 MARGIN = 256 / 224  # side of the square / side of the crop, as in the paper
 MAX_SIDE = 2048  # larger images are reduced first; the square of a long strip would exhaust memory

@@ -1,41 +1,32 @@
 """Fine-tuning: the paper's procedure for new categories, in which only the output layer is trained."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from excite.errors import DataError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
-from excite.jobs import Executor, ResultStore
+from excite.jobs import Entry, Executor, ResultStore
 from excite.jobs.executor import one_thread
-from excite.jobs.loop import no_progress, run
+from excite.jobs.loop import Progress, no_progress, run
 from excite.metrics.ranking import average_precision, mean_average_precision
-from excite.models import load
+from excite.models import Classifier, load
 from excite.models.classifier import identity
 from excite.models.loading import find_device
+from excite.training.examples import Example, Examples
 from excite.training.features import FeatureExtractor, Views, extract_features
 from excite.training.output_layer import NewClassifier, Output
 from excite.training.sgd import OutputTrainer, SGDOptions, plateaued
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from excite.jobs import Entry
-    from excite.jobs.loop import Progress
-    from excite.models import Classifier
-    from excite.training.examples import Example, Examples
 
 VIEWS = 4
 FEATURES, CHECKPOINT, HELD_OUT = "features", "training.safetensors", "held-out.jsonl"

@@ -5,11 +5,10 @@ While only this layer is trained, everything below it is computed once. Most net
 the layer computes.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,16 +16,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from excite.errors import ModelError
-from excite.models import Preprocess, find_card, load
+from excite.models import Card, Preprocess, find_card, load
 from excite.models.loading import FACTS, Saved, read_saved, save_classifier
 from excite.models.weights import fill
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import main_output
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from excite.models import Card
 
 FAR = 1e6  # beyond any logit
 ROUNDING = 1e-4  # of the largest logit: the same sums in another order

@@ -1,26 +1,20 @@
 """Stochastic gradient descent with checkpoints, and the training of an output layer on known features."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 from torch.nn import functional
 
 from excite.errors import ModelError
 from excite.io.files import save_bytes
 from excite.propagation.rules import widest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from torch import Tensor, nn
-
-    from excite.training.output_layer import Output
+from excite.training.output_layer import Output
 
 PATIENCE = 5  # epochs
 LEAST_GAIN = 0.05  # of the gain since the first epoch, which learns little more than frequencies

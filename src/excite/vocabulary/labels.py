@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import TYPE_CHECKING, Self, SupportsIndex
+from pathlib import Path
+from typing import Self, SupportsIndex
 
 from excite.errors import ConceptError
 from excite.vocabulary.inflection import forms, noun_forms, singulars
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Groups = Mapping[str, Iterable[SupportsIndex]]
 Table = dict[str, tuple[int, ...]]

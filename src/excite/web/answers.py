@@ -1,28 +1,23 @@
 """The questions and answers of the HTTP interface: described in /openapi.json, and how each answer is made."""
 
-from __future__ import annotations
-
 import io
 from base64 import b64encode
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from jinja2 import Environment, Undefined
+from PIL import Image
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from torch import Tensor
 
 from excite import __version__
+from excite.attention import AttentionMap
+from excite.grounding import Grounded
 from excite.grounding.ground import GAMMA, METHOD, MOST, MOST_GAMMA
 from excite.io.text import templates_of
 from excite.readouts.box import peak
 from excite.web.errors import RefusedError, collected_notes
-
-if TYPE_CHECKING:
-    from PIL import Image
-    from torch import Tensor
-
-    from excite.attention import AttentionMap
-    from excite.grounding import Grounded
-    from excite.web.service import Service, Upload
+from excite.web.service import Service, Upload
 
 MOST_DRAWN = 10  # maps of an answer
 

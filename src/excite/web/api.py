@@ -1,12 +1,10 @@
 """The HTTP interface for programs, described at /openapi.json and /docs."""
 
-from __future__ import annotations
-
 import base64
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -21,9 +19,7 @@ from excite.methods import METHODS
 from excite.readouts.notebook import jpeg
 from excite.web import answers
 from excite.web.errors import ERROR_HANDLERS, RefusedError, collected_notes
-
-if TYPE_CHECKING:
-    from excite.web.service import Limits, Service
+from excite.web.service import Limits, Service
 
 ABOUT = (
     "Where in this image is the evidence for that concept? Send an image once to `POST /pictures` and ask for it by "

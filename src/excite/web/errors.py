@@ -1,18 +1,18 @@
 """Errors, warnings and the log: one line each, with nothing about this machine, and in the log no text of a user."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
@@ -20,11 +20,6 @@ from starlette.exceptions import HTTPException
 
 from excite.errors import IN_A_SHELL, IN_PYTHON, ExciteError, ImageError, ModelError, one_line, visible, without_clauses
 from excite.io.text import for_log
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fastapi import Request
 
 NOT_UNDERSTOOD = "this request cannot be understood: load the page again, or see /docs"
 LOG = logging.getLogger("excite.web")

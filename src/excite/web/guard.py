@@ -10,24 +10,18 @@ import hashlib
 import hmac
 import ipaddress
 import re
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, cookie_parser
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from excite.web.answers import filled_in
 from excite.web.errors import LOG, RefusedError, error_response
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from excite.web.service import Limits
+from excite.web.service import Limits
 
 PAGES = frozenset({"/", "/docs"})  # for people: these addresses may hold the token
 

@@ -6,11 +6,12 @@ import io
 import json
 import os
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,9 +19,12 @@ from fastapi import APIRouter, Query
 from fastapi.responses import FileResponse, HTMLResponse
 from PIL import Image
 from pydantic import BaseModel, ConfigDict
+from torch import Tensor
 from torch.nn.functional import interpolate
 
+from excite.attention import AttentionMap
 from excite.errors import ConceptError, ExciteError, MethodError, visible
+from excite.grounding import Grounded
 from excite.grounding.ground import METHOD as PHRASE
 from excite.images import find_images, free_photographs, read_image
 from excite.io.files import to_numpy
@@ -33,15 +37,7 @@ from excite.vocabulary import read_phrase
 from excite.web.answers import filled_in, map_answer, map_readouts, phrase_answer, png, rounded
 from excite.web.api import AsciiJSON
 from excite.web.errors import GoneError, RefusedError, collected_notes, for_page
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch import Tensor
-
-    from excite.attention import AttentionMap
-    from excite.grounding import Grounded
-    from excite.web.service import Service, Upload
+from excite.web.service import Service, Upload
 
 USUAL, WORD = "usual", "c-mwp"  # the default methods of the commands
 SIDE_BY_SIDE = ("mwp", "c-mwp")

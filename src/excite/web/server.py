@@ -1,7 +1,6 @@
 """Starts and stops the page and the HTTP interface, on uvicorn."""
 
-from __future__ import annotations
-
+import asyncio
 import errno
 import ipaddress
 import logging
@@ -12,12 +11,14 @@ import socket
 import sys
 import threading
 import webbrowser
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import urlencode
 
 import h11
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from excite.errors import ExciteError, visible
@@ -25,15 +26,7 @@ from excite.web.api import create_api
 from excite.web.errors import LOG, bounded_log, error_response, warnings_as_notes
 from excite.web.guard import CONTENT, SECURITY, Guard, Token, respond_and_drain, with_security_headers
 from excite.web.page import find_examples, find_reports, page_routes, report_routes
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from starlette.types import Receive, Scope, Send
-
-    from excite.web.service import Service
+from excite.web.service import Service
 
 ANY = {"0.0.0.0", "::", ""}  # noqa: S104 - all addresses
 REASONS = {

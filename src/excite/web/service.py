@@ -17,7 +17,7 @@ from PIL import Image
 
 from excite.errors import ConceptError, ImageError, LayerError, ModelError
 from excite.grounding.ground import GAMMA, METHOD, MOST, GroundingSession
-from excite.grounding.proposals import find_proposer
+from excite.grounding.proposals import Proposals, find_proposer
 from excite.images import decode_image
 from excite.io.cache import ByteCache
 from excite.methods import find_method
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
-    from excite.grounding.proposals import Proposals
     from excite.models import Choice, Classifier
     from excite.readouts.figure import Box
     from excite.search import PhotoIndex

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
+from PIL import Image
+from torch import Tensor, nn
 
+from excite.attention import AttentionMap
 from excite.experiments.base import all_maps
 from excite.metrics.ranking import rank_correlation
 from excite.metrics.statistics import mean
+from excite.models import Classifier
 from excite.models.layers import passes_everything, spatial_layers
 from excite.propagation import ExcitationPass, prior, verify
 from excite.propagation.taps import main_output
 from excite.propagation.verify import Response
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from PIL import Image
-    from torch import Tensor, nn
-
-    from excite.attention import AttentionMap
-    from excite.models import Classifier
-    from excite.vocabulary import Concept
+from excite.vocabulary import Concept
 
 Standing = Literal["holds", "doubtful", "fails"]
 STANDINGS: tuple[Standing, ...] = ("holds", "doubtful", "fails")

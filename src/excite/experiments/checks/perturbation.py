@@ -7,32 +7,24 @@ under the deletion curve, and the larger that under the insertion curve, the bet
 they must be equivariant to flips and shifts.
 """
 
-from __future__ import annotations
-
 import copy
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
+from torch import Tensor, nn
 
 from excite.errors import ModelError
-from excite.experiments.checks.base import Check, Panel, Verdict, standing_of, worst
+from excite.experiments.checks.base import Check, CheckedImage, Measured, Panel, Standing, Verdict, standing_of, worst
 from excite.methods.base import blurred
 from excite.metrics.ranking import rank_correlation
 from excite.metrics.removal import area, shares, steps_between
-from excite.metrics.statistics import mean, mean_curve
+from excite.metrics.statistics import Mean, mean, mean_curve
 from excite.readouts.overlay import upsample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from torch import Tensor, nn
-
-    from excite.experiments.checks.base import CheckedImage, Measured, Standing
-    from excite.metrics.statistics import Mean
 
 UNLIKE, LIKE = 0.2, 0.5  # rank correlations with the map of a random network
 DIFFERENT, ALIKE = 0.5, 0.9  # rank correlations of the maps of two concepts

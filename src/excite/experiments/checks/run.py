@@ -1,35 +1,26 @@
 """All checks of a classifier on some images, and their report. A new check is a `Check` and one name in `CHECKS`."""
 
-from __future__ import annotations
-
-import json
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from excite import __version__
 from excite.errors import ImageError, MethodError
 from excite.experiments.base import Measurement, ReadableLayers, image_records
 from excite.experiments.checks import base, perturbation
-from excite.experiments.checks.base import STANDINGS, Check, CheckedImage, worst
+from excite.experiments.checks.base import STANDINGS, Check, CheckedImage, Panel, Standing, Verdict, worst
 from excite.experiments.report import figures
 from excite.experiments.report.page import write_page
 from excite.experiments.report.tables import markdown_table
 from excite.images import file_state, find_images, free_photographs, read_image
 from excite.io.cache import fingerprint
 from excite.io.text import for_markdown, markdown_code
+from excite.jobs import Entry, Executor
 from excite.methods import find_method
 from excite.metrics.statistics import FEW
-from excite.models.classifier import identity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from excite.experiments.checks.base import Panel, Standing, Verdict
-    from excite.jobs import Entry, Executor
-    from excite.models import Classifier
+from excite.models import Classifier
 
 CHECKS: Mapping[str, Check] = {
     check.name: check
@@ -58,13 +49,9 @@ class CheckMeasurement(Measurement):
     checks: Sequence[str]  # their names
     seed: int = 0  # of all random draws
 
-    def __post_init__(self) -> None:
-        question = json.dumps([self.facts(), identity(self.classifier)])  # as in earlier records, so that runs resume
-        object.__setattr__(self, "question", question)
-
     def facts(self) -> list[Any]:
-        """The methods with their layers, the checks, the seed and the version."""
-        return [AS_MEASURED, list(self.layers.items()), list(self.checks), self.seed, __version__]
+        """The methods with their layers, the checks and the seed."""
+        return [AS_MEASURED, list(self.layers.items()), list(self.checks), self.seed]
 
     def key(self, task: Path) -> str:
         """A digest of the image and the question."""

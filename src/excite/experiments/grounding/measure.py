@@ -1,47 +1,37 @@
 """The record of an image in grounding, with the rank of the right box for each phrase and method, and the scores."""
 
-from __future__ import annotations
-
 import hashlib
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image
 
-from excite.datasets.base import Sample, union
+from excite.datasets import Box
+from excite.datasets.base import PhraseSample, Sample, union
 from excite.errors import DataError, ProposalError
 from excite.experiments.base import Measurement
 from excite.experiments.report.tables import MethodRow, estimate_fields
-from excite.grounding import PhraseSession, Scorer
+from excite.grounding import PhraseMap, PhraseSession, Scorer
 from excite.grounding.ground import GAMMA
-from excite.grounding.proposals import PROPOSERS, Proposals
+from excite.grounding.proposals import PROPOSERS, Proposals, Source
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
-from excite.methods import find_method
+from excite.jobs import Entry
+from excite.methods import Method, find_method
 from excite.metrics.boxes import MATCH, box_iou
 from excite.metrics.ranking import class_precisions, first_match, is_small, phrase_class, recall_at
 from excite.metrics.statistics import Estimate, interval, resampled_means
 from excite.vocabulary import Labels, read_phrase
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-    from PIL import Image
-
-    from excite.datasets import Box
-    from excite.datasets.base import PhraseSample
-    from excite.grounding import PhraseMap
-    from excite.grounding.proposals import Source
-    from excite.jobs import Entry
-    from excite.methods import Method
-
-    Matches = Mapping[str, NDArray[np.bool_]]
+Matches = Mapping[str, NDArray[np.bool_]]
 
 TRUTHS = ("union", "any")  # the box to match: the one around all that a phrase refers to, or any of its boxes
 OWN = "proposals"  # the ranking by the proposals' own scores, independent of the phrase (the paper's MCG_base)

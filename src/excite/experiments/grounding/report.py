@@ -1,32 +1,24 @@
 """Tables, figures and the page of grounding."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from excite.datasets.base import union
-from excite.experiments.grounding.measure import CURVE, GAMMAS, OWN, PAPERS_GAMMAS, RANKS
+from excite.experiments.grounding.measure import CURVE, GAMMAS, OWN, PAPERS_GAMMAS, RANKS, GroundingRow, RankingScores
 from excite.experiments.grounding.run import MAIN, GroundingRun
 from excite.experiments.published import GROUNDED_DATA, GROUNDED_ON, published_groups, published_ranks
 from excite.experiments.report import figures, tables
-from excite.experiments.report.examples import Cases, Example, Panel
+from excite.experiments.report.examples import Cases, Example, Kinds, Panel, Strip
 from excite.experiments.report.page import Report
-from excite.experiments.report.tables import DASH, NOTHING, Cell, Table, main_method, markdown_table, shown
+from excite.experiments.report.tables import DASH, NOTHING, Cell, Lines, Table, main_method, markdown_table, shown
 from excite.grounding.scoring import SAME
 from excite.io.text import for_markdown, markdown_list
+from excite.jobs import Entry
 from excite.metrics.ranking import phrase_class
+from excite.metrics.statistics import Estimate
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from excite.experiments.grounding.measure import GroundingRow, RankingScores
-    from excite.experiments.report.examples import Kinds, Strip
-    from excite.experiments.report.tables import Lines
-    from excite.jobs import Entry
-    from excite.metrics.statistics import Estimate
-
-    Rows = Sequence[GroundingRow]
+Rows = Sequence[GroundingRow]
 
 BOXES, WIDTH, TOO_LATE = 5, 900, 10
 BLIND = "center"

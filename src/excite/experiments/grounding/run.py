@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import Any
 
-from excite.datasets.base import FARTHEST, read_lines, read_text
+from excite.datasets.base import FARTHEST, Phrase, PhraseDataset, parse_json, read_lines, read_text
 from excite.errors import DataError
 from excite.experiments import GROUNDING_METHODS, HELD_OUT, base
 from excite.experiments.base import ExperimentRun
 from excite.experiments.grounding import measure
-from excite.experiments.grounding.measure import GAMMAS, OWN, ChosenGamma, Mention, PhraseMeasurement, PhraseTask
+from excite.experiments.grounding.measure import (
+    GAMMAS,
+    OWN,
+    ChosenGamma,
+    GroundingRow,
+    Lead,
+    Mention,
+    PhraseMeasurement,
+    PhraseTask,
+)
 from excite.experiments.report.tables import main_method
 from excite.grounding import Scorer
 from excite.grounding.ground import Grounded, rank
@@ -22,19 +31,11 @@ from excite.grounding.phrase_maps import SIDE
 from excite.grounding.proposals import PROPOSERS, find_proposer
 from excite.grounding.scoring import TRUST, checked_trust
 from excite.images import PICTURE_SUFFIXES, read_image
+from excite.jobs import Entry, Executor
 from excite.methods import find_method
 from excite.metrics.ranking import first_match
-from excite.models import Preprocess
+from excite.models import Classifier, Preprocess
 from excite.vocabulary import read_phrase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from excite.datasets.base import Phrase, PhraseDataset
-    from excite.experiments.grounding.measure import GroundingRow, Lead
-    from excite.jobs import Entry, Executor
-    from excite.models import Classifier
 
 MAIN = ("excite", "c-mwp", "mwp")  # others are compared with the first of these that is there
 MOST_WORDS = 20
@@ -264,18 +265,11 @@ def _entries(path: Path) -> Iterator[tuple[str, Any]]:
     """The objects of a file, each with its location."""
     text = read_text(path)
     if text.lstrip().startswith("["):
-        yield from ((f"{path}, entry {number}", entry) for number, entry in enumerate(_parsed(str(path), text), 1))
+        yield from ((f"{path}, entry {number}", entry) for number, entry in enumerate(parse_json(text, path), 1))
         return
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():
-            yield f"{path}, line {number}", _parsed(f"{path}, line {number}", line)
-
-
-def _parsed(where: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
-        raise DataError(f"{where}: broken JSON ({error})") from None
+            yield f"{path}, line {number}", parse_json(line, f"{path}, line {number}")
 
 
 def _checked(where: str, entry: Any) -> tuple[str, str, Ranked]:

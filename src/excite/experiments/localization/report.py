@@ -4,44 +4,49 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from PIL import Image
 
+from excite.datasets import Box
 from excite.experiments.base import method_layer
-from excite.experiments.localization.run import RULES, LocalizationRun, best_layers, difference, differences
+from excite.experiments.localization.run import (
+    RULES,
+    Difference,
+    LocalizationRow,
+    LocalizationRun,
+    best_layers,
+    difference,
+    differences,
+)
 from excite.experiments.published import LOCALIZATION, LOCALIZED_DATA, LOCALIZED_ON, WORDS
 from excite.experiments.report import figures, tables
-from excite.experiments.report.examples import EXAMPLES, WIDTH, Example, MapCases, dashed, framed, rows_to_show
-from excite.experiments.report.page import Report
-from excite.experiments.report.tables import (
-    DASH,
-    NOTHING,
-    Cell,
-    Table,
-    estimate_fields,
-    main_method,
-    methods_of,
-    models_of,
+from excite.experiments.report.examples import (
+    EXAMPLES,
+    WIDTH,
+    Example,
+    Kinds,
+    MapCases,
+    Maps,
+    Rating,
+    Strip,
+    dashed,
+    framed,
+    rows_to_show,
 )
+from excite.experiments.report.page import Report
+from excite.experiments.report.tables import DASH, NOTHING, Cell, Lines, Table, estimate_fields, main_method, methods_of
 from excite.io.text import markdown_list
+from excite.jobs import Entry
 from excite.metrics.boxes import ALPHAS, MATCH, as_boxes, box_areas, box_iou, shared_areas
 from excite.metrics.statistics import Share
 from excite.readouts.overlay import overlay
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from excite.datasets import Box
-    from excite.experiments.localization.run import Difference, LocalizationRow
-    from excite.experiments.report.examples import Kinds, Maps, Rating, Strip
-    from excite.experiments.report.tables import Lines
-    from excite.jobs import Entry
-
-    Rows = Sequence[LocalizationRow]
+Rows = Sequence[LocalizationRow]
 
 MAIN = ("extent", "mwp")
 ALPHA, TIMES = "\N{GREEK SMALL LETTER ALPHA}", "\N{MULTIPLICATION SIGN}"
@@ -157,7 +162,7 @@ class LocalizationReport(Report[LocalizationRun]):
     def errors_table(self) -> Table:
         """The paper's table with methods as rows and networks as columns, its own numbers beside them."""
         found = {(row.model, row.method): row for row in self.rows}
-        methods, models, beside = methods_of(self.rows), models_of(self.rows), self.beside_paper
+        methods, models, beside = methods_of(self.rows), tables.models_of(self.rows), self.beside_paper
         columns: list[Sequence[Cell | str]] = []
         for model in models:
             there = [found.get((model, method)) for method in methods]

@@ -1,39 +1,39 @@
 """Localisation: does the box around the strong part of a map fit the queried object? (paper, 4.2)."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
 
+from excite.attention import AttentionMap
+from excite.datasets import Dataset, Target
 from excite.errors import DataError
 from excite.experiments import HELD_OUT, LOCALIZATION_METHODS, base
-from excite.experiments.base import Comparison, ComparisonRun, Measurement, MethodLayer, all_maps, checked_share
+from excite.experiments.base import (
+    Comparison,
+    ComparisonRun,
+    ImageTask,
+    Measurement,
+    MethodLayer,
+    all_maps,
+    checked_share,
+)
 from excite.experiments.report.tables import MethodRow, estimate_fields, methods_of
 from excite.images import read_image
+from excite.jobs import Entry
 from excite.metrics.boxes import ALPHAS, MATCH, as_boxes, box_iou, boxes_over
 from excite.metrics.statistics import Estimate, Share, Z, paired_test
-from excite.models import Preprocess
+from excite.models import Classifier, Preprocess
 from excite.readouts.box import component_boxes
 from excite.readouts.overlay import upsample
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from excite.attention import AttentionMap
-    from excite.datasets import Dataset, Target
-    from excite.experiments.base import ImageTask
-    from excite.jobs import Entry
-    from excite.models import Classifier
-
-    Boxes = NDArray[np.float64]
+Boxes = NDArray[np.float64]
 
 Measure = Literal["mean", "max", "range"]
 Region = Literal["all", "largest", "any"]

@@ -1,15 +1,19 @@
 """Tables, figures and the page of the Pointing Game."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from PIL import Image
 
 from excite.experiments.base import method_layer
 from excite.experiments.pointing.run import (
     PROTOCOLS,
+    Difference,
+    PointingRow,
     PointingRun,
+    Score,
     best_rows,
     difference,
     differences,
@@ -18,33 +22,15 @@ from excite.experiments.pointing.run import (
 )
 from excite.experiments.published import CONTRAST, POINTING, WORDS, pair_words
 from excite.experiments.report import figures, tables
-from excite.experiments.report.examples import Example, MapCases, outline, outlined, rows_to_show
+from excite.experiments.report.examples import Example, Kinds, MapCases, Maps, Strip, outline, outlined, rows_to_show
 from excite.experiments.report.page import Report
-from excite.experiments.report.tables import (
-    DASH,
-    NOTHING,
-    Cell,
-    Table,
-    estimate_fields,
-    main_method,
-    methods_of,
-    models_of,
-)
+from excite.experiments.report.tables import DASH, NOTHING, Cell, Lines, Table, estimate_fields, main_method, methods_of
 from excite.io.text import markdown_list
+from excite.jobs import Entry
 from excite.metrics.statistics import RESAMPLES
 from excite.readouts.overlay import overlay
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from PIL import Image
-
-    from excite.experiments.pointing.run import Difference, PointingRow, Score
-    from excite.experiments.report.examples import Kinds, Maps, Strip
-    from excite.experiments.report.tables import Lines
-    from excite.jobs import Entry
-
-    Rows = Sequence[PointingRow]
+Rows = Sequence[PointingRow]
 
 INTERVALS = f"with 95 % intervals from {RESAMPLES} resamples of the images"
 MAIN = ("excite", "c-mwp")
@@ -75,7 +61,7 @@ class PointingReport(Report[PointingRun]):
         self.rows = [row for run in runs for row in run.rows]
         self.best = best_rows(self.rows)  # on the page
         self.found = {(row.model, row.method): row for row in self.best}
-        self.methods, self.models = methods_of(self.best), models_of(self.best)
+        self.methods, self.models = methods_of(self.best), tables.models_of(self.best)
         self.main, self.mode = main_method(self.best, MAIN), PROTOCOLS[self.about["protocol"]].mode
         self.tolerance = {"tolerance": self.about["tolerance"], "inclusive": self.about["inclusive"]}
 

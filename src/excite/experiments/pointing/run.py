@@ -1,35 +1,28 @@
 """The Pointing Game: does the maximum of a map lie on an object of the queried category? (paper, 4.1)."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from excite.datasets import Dataset
 from excite.datasets.difficult import is_difficult
 from excite.errors import DataError
 from excite.experiments import POINTING_METHODS, base
-from excite.experiments.base import Comparison, ComparisonRun, Measurement, MethodLayer, all_maps
+from excite.experiments.base import Comparison, ComparisonRun, ImageTask, Measurement, MethodLayer, all_maps
 from excite.experiments.report.tables import MethodRow, estimate_fields
 from excite.images import read_image
+from excite.jobs import Entry
 from excite.metrics.boxes import area_share, distance
 from excite.metrics.statistics import Estimate, Share, interval, mean_shares, resampled_means
+from excite.models import Classifier
 from excite.readouts.box import maximum_point
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from excite.datasets import Dataset
-    from excite.experiments.base import ImageTask
-    from excite.jobs import Entry
-    from excite.models import Classifier
-    from excite.readouts.overlay import Mode
+from excite.readouts.overlay import Mode
 
 
 @dataclass(frozen=True)

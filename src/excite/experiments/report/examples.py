@@ -1,31 +1,24 @@
 """Example images of an experiment: the choice of best and worst cases, and their drawing."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageOps
 
+from excite.attention import AttentionMap
+from excite.datasets import Box, Instance
 from excite.errors import DataError, ImageError
-from excite.experiments.base import method_layer
+from excite.experiments.base import ExperimentRun, method_layer
 from excite.experiments.published import WORDS
+from excite.experiments.report.figures import AnyRow
 from excite.experiments.report.tables import methods_of
+from excite.jobs import Entry
 from excite.readouts.overlay import DARK, LIGHT
-
-if TYPE_CHECKING:
-    from excite.attention import AttentionMap
-    from excite.datasets import Box, Instance
-    from excite.experiments.base import ExperimentRun
-    from excite.experiments.report.figures import AnyRow
-    from excite.jobs import Entry
-
-    Maps = Sequence[AttentionMap]
 
 EXAMPLES = 12  # on a page
 MOST_MAPS = 10  # for each example
@@ -33,6 +26,7 @@ WIDTH = 320  # pixels of an image: with as many as there may be, a page stays be
 WIDE, THIN, DASH = 3, 1, 9  # pixels of a box's lines: width, dark edges of a solid one, pieces of a dashed one
 
 Outline = tuple[Image.Image, Image.Image]  # stencils of its dark and its light line
+Maps = Sequence["AttentionMap"]
 
 
 @dataclass(frozen=True)

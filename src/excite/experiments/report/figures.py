@@ -1,20 +1,14 @@
 """Figures of the experiments, drawn with matplotlib (the extra ``plots``)."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 from excite.errors import DataError, shortened, visible
 from excite.experiments.report.tables import MethodRow, methods_of, models_of
 from excite.io.files import atomic_write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from excite.metrics.statistics import Estimate
-
+from excite.metrics.statistics import Estimate
 
 # Colours that can be told apart with any colour blindness, after Okabe and Ito, and markers for prints without colour
 LOOKS = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#56B4E9", "v"), ("#E69F00", "P"))

@@ -13,8 +13,8 @@ from PIL import Image
 from excite.errors import visible
 from excite.experiments import published
 from excite.experiments.base import ExperimentRun, left_out_lines
-from excite.experiments.report.figures import FAINT, INK, check_plots
-from excite.experiments.report.tables import csv_table, text_table
+from excite.experiments.report.figures import FAINT, INK, AnyRow, check_plots
+from excite.experiments.report.tables import Lines, csv_table, text_table
 from excite.io.files import save_json, save_text
 from excite.io.text import for_html, templates_of
 from excite.metrics.statistics import RESAMPLES
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-    from excite.experiments.report.figures import AnyRow
-    from excite.experiments.report.tables import Lines
 
 AnyRun = TypeVar("AnyRun", bound=ExperimentRun)
 

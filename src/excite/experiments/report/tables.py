@@ -1,19 +1,15 @@
 """Tables of results: cells for pages, text for spreadsheets and documentation."""
 
-from __future__ import annotations
-
 import csv
 import io
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from excite.io.text import for_markdown
 from excite.metrics.statistics import Estimate
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    Lines = list[dict[str, Any]]  # with the same columns
+Lines = list[dict[str, Any]]  # with the same columns
 
 NOTHING = "-"
 DASH = "\N{EN DASH}"  # on pages: between the ends of an interval, and for a missing value

@@ -1,23 +1,17 @@
 """Tables and the figure of the speed benchmark; a row for each case, with its measurements or a reason."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from excite.errors import visible
 from excite.experiments.report import figures
 from excite.experiments.report.tables import csv_table, markdown_table
-from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case
+from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case, Rounds, TimedNetwork, Timing
 from excite.io.files import save_json, save_text
 from excite.metrics.statistics import Estimate, median_interval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from excite.experiments.speed.timing import Rounds, TimedNetwork, Timing
 
 TableRow = dict[str, Any]
 

@@ -1,37 +1,39 @@
 """The speed benchmark: its plan, the calls (candidates) that each task times, and the rows of each task."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from excite import export as exporting
 from excite import propagation
 from excite.errors import DataError
 from excite.experiments.speed import timing
-from excite.experiments.speed.report import group_rows, row
-from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Candidate, Case, open_network
+from excite.experiments.speed.report import TableRow, group_rows, row
+from excite.experiments.speed.timing import (
+    C_MWP,
+    COMPILED,
+    FORWARD,
+    GRADIENT,
+    MWP,
+    Candidate,
+    Case,
+    TimedNetwork,
+    open_network,
+)
 from excite.export.compiled import Compiled
 from excite.io.cache import fingerprint
+from excite.jobs import Entry, ResultStore
 from excite.models import Choice, wrap
 from excite.propagation import TokenPass, mwp, prior
 from excite.propagation.taps import main_output
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from torch import Tensor
-
-    from excite.experiments.speed.report import TableRow
-    from excite.experiments.speed.timing import TimedNetwork
-    from excite.jobs import Entry, ResultStore
 
 FEW = 5  # concepts timed together with the headline
 MOST_MAPS = 80  # concepts x images at once: more take minutes and gigabytes

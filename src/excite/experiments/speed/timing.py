@@ -13,30 +13,26 @@ import importlib
 import multiprocessing
 import sys
 import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from excite.models import Preprocess, find_card, load
 from excite.models.layers import candidate_layers, default_layer, passes_everything, spatial_layers, token_stream
 from excite.models.loading import RANDOM, files_of
 from excite.propagation.taps import find_layer, main_output
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from torch import Tensor, nn
-
-    from excite.propagation.token_pass import Stream
+from excite.propagation.token_pass import Stream
 
 NETWORKS = ("googlenet", "vgg16", "resnet50-caffe", "efficientnet-lite0")
 WITH_WEIGHTS = ("efficientnet-lite0", "everyday")  # inside packages; other weights are not downloaded for a benchmark

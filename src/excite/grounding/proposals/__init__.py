@@ -1,20 +1,15 @@
 """Candidate regions of an image, from segmentations, edges or files: a new proposer is one file and one name here."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from excite.errors import DataError
 from excite.grounding.proposals.base import Proposals, Proposer, Segments, Source, Uncached
 from excite.grounding.proposals.files import Cached, ProposalFiles
 from excite.grounding.proposals.hierarchy import Hierarchy
 from excite.grounding.proposals.opencv import EdgeBoxes, SelectiveSearch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = [
     "PROPOSERS",

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from excite.errors import DataError, ProposalError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 NARROWEST = 16  # a very wide or tall image keeps so many pixels across, if it has them: it may well show something
 MOST = 10_000  # EdgeBoxes' authors write so many; all are compared with all, which more would not have memory for

@@ -1,36 +1,29 @@
 """Proposals from files: precomputed by other programs, one file for each image or one for all; and the cache."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import warnings
 import zipfile
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from excite.datasets.base import parse_json, read_text
 from excite.datasets.coco import Mask
 from excite.errors import DataError, ProposalError
 from excite.grounding.proposals import base
-from excite.grounding.proposals.base import Proposals, Segments
+from excite.grounding.proposals.base import Proposals, Proposer, Segments
 from excite.grounding.proposals.mat import read_mat
 from excite.io.cache import fingerprint
 from excite.io.files import atomic_write
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-    from PIL import Image
-
-    from excite.grounding.proposals.base import Proposer
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 SUFFIXES = (".npz", ".mat")
 LARGEST = 2**28  # bytes of an image's proposals: a small file that claims more would fill all memory when unpacked

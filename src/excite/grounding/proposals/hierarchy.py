@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from excite.errors import ExciteError
@@ -24,15 +27,9 @@ from excite.grounding.proposals import base
 from excite.grounding.proposals.base import Proposals, Segments
 from excite.metrics.boxes import shared_areas
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-    from PIL import Image
-
-    Array = NDArray[Any]
-    Union = tuple[tuple[int, ...], float, float]
-    Borders = dict[int, tuple[float, float]]
+Array = NDArray[Any]
+Union = tuple[tuple[int, ...], float, float]
+Borders = dict[int, tuple[float, float]]
 
 SIZE, CONTRAST, INNER, TOUCHING = 0.1, 0.5, 0.5, -0.15  # weights: twice the box is worth 14 % of the strongest border
 MOST_NEIGHBOURS = 5  # a segment is joined with so many of its neighbours, those with the longest common border first

@@ -8,23 +8,18 @@ MATLAB counts from 1, and the last row and column belong to a box. The variables
 * EdgeBoxes (``edgeBoxes.m``): ``bbs``, each row being x, y, width, height and score.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excite.errors import DataError
 from excite.grounding.proposals.base import Proposals, Segments, check_count, checked_proposals, segments_of_pieces
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 KNOWN = ("labels", "bboxes", "boxes", "bbs")
 HEAD = 128  # bytes of the header: a text, version, byte order

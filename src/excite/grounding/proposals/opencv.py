@@ -5,24 +5,20 @@ model OpenCV does not include. By default the edges are our own: changes of colo
 scale. With a model file (``model.yml.gz`` of OpenCV's extra test data) they are the authors'.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from excite.errors import ExciteError, ModelError
 from excite.grounding.proposals.base import Proposals, checked_scores, enlarge_boxes, shrink, sorted_proposals
 from excite.grounding.proposals.hierarchy import edge_strength, suppress_overlapping
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from PIL import Image
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 SMALLEST = 0.0015  # the least share of the image that a box covers: there would be too many smaller ones
 SMALLEST_SIDE = 8  # the least side of an image for OpenCV's search

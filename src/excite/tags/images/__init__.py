@@ -1,7 +1,5 @@
 """The images of a corpus: below a folder, in shards (tar files), or on the web."""
 
-from __future__ import annotations
-
 import glob
 import math
 import re

@@ -4,38 +4,31 @@ Adjacent files with the same key (all before the first dot of the name) are one 
 reads them in order only. All indexes become one table that many processes map: 17 million images take 540 MB.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
 import os
 import tarfile
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excite.errors import DataError, ExciteError, FetchError, ImageError
 from excite.images import PICTURE_SUFFIXES, picture_format
 from excite.io.cache import fingerprint
 from excite.io.files import Lock, atomic_write, save_json, save_npy
-from excite.jobs.loop import no_progress
+from excite.jobs.loop import Progress, no_progress
 from excite.tags import package
+from excite.tags.corpus import Corpus
 from excite.tags.images.sources import WEB, FetchCache, ImageSource, check_size, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from excite.jobs.loop import Progress
-    from excite.tags.corpus import Corpus
 
 USUAL = ".jpg"
 VERSION = 1

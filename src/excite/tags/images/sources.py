@@ -1,27 +1,23 @@
 """Sources of images by name: the interface, folders, and web addresses with a cache of fetched files."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from urllib.parse import quote
+
+from PIL import Image
 
 from excite.errors import ExciteError, FetchError, ImageError
 from excite.images import decode_image
 from excite.io.fetch import fetch_unverified
 from excite.io.files import locked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from PIL import Image
 
 MOST_BYTES = 256 << 20  # of one image file: more is no photo, and a few of them would exhaust memory
 WEB = ("http://", "https://")

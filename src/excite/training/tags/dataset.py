@@ -5,28 +5,24 @@ from __future__ import annotations
 import hashlib
 import signal
 import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from excite.errors import DataError, ExciteError, ImageError
 from excite.jobs.executor import ctrl_c_for_parent, note
 from excite.jobs.parquet import arrow
+from excite.tags.corpus import Corpus
+from excite.tags.dictionary import Dictionary
+from excite.tags.images import ImageSource
 from excite.training.examples import uniform_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from excite.tags.corpus import Corpus
-    from excite.tags.dictionary import Dictionary
-    from excite.tags.images import ImageSource
-    from excite.training.features import Views, WholeImage
-    from excite.training.tags.model import Distributed
+from excite.training.features import Views, WholeImage
+from excite.training.tags.model import Distributed
 
 FIRST = 5  # tags of an image that are learnt, as in the paper: people write the most telling ones first
 WINDOW = 8  # groups that are mixed: enough to shuffle well, few enough for sequential reading

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from excite.errors import DataError, ExciteError, ModelError
 from excite.io.files import save_csv
-from excite.training.tags.dataset import FIRST, batch_sampler
+from excite.training.tags.dataset import FIRST, Batch, StepPlan, TagDataset, batch_sampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from excite.jobs.loop import Progress
-    from excite.training.tags.dataset import Batch, StepPlan, TagDataset
     from excite.training.tags.model import Model
     from excite.training.tags.validation import Validation
 

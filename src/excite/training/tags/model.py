@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from excite.errors import ExciteError, ModelError
 from excite.models.loading import find_device
 from excite.propagation.rules import widest
-from excite.training.output_layer import features_of
+from excite.training.output_layer import Output, features_of
 from excite.training.sgd import Descent, SGDOptions, too_high
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from excite.training.output_layer import Output
 
 CHUNK = 1 << 20  # logits at a time: 4 MB, which fit into the cache of a processor core
 EXACT = 40  # from here on log(1 + exp(x)) is x, also in double precision

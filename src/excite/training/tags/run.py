@@ -1,22 +1,26 @@
 """Training of a tag classifier: the paper's procedure for its 18,157 tags, or a quicker one with stored features."""
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from excite.errors import DataError
 from excite.io.files import save_text
 from excite.io.text import for_markdown, markdown_code, templates_of
-from excite.jobs.loop import no_progress
+from excite.jobs.loop import Progress, no_progress
 from excite.models.classifier import network_identity
 from excite.models.loading import FACTS, WEIGHTS, read_saved
+from excite.tags.corpus import Corpus
 from excite.tags.dictionary import Dictionary, dictionary_beside
+from excite.tags.images import ImageSource
 from excite.tags.statistics import statistics_of
 from excite.training.features import FeatureExtractor, Views, WholeImage, extract_features
 from excite.training.output_layer import NewClassifier, Output
@@ -26,17 +30,6 @@ from excite.training.tags.loop import CHECKPOINT, CURVES, TrainingLoop, Training
 from excite.training.tags.model import Distributed, Model, set_frequency_biases
 from excite.training.tags.validation import Validation, measure
 from excite.vocabulary.labels import fold
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from excite.jobs.loop import Progress
-    from excite.tags.corpus import Corpus
-    from excite.tags.images import ImageSource
 
 BOARD, DICTIONARY, MEASURES, README = "tensorboard", "dictionary.csv", "measures.csv", "README.md"
 TRAINING_FEATURES, VALIDATION_FEATURES = "features/views", "features/held-out"

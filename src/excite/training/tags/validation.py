@@ -1,28 +1,21 @@
 """Validation on held-out images: the loss during a training, and at its end the average precision of each tag."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.sparse import csc_array
-from torch import nn
+from torch import Tensor, nn
 
 from excite.io.files import save_csv
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from excite.tags.dictionary import Dictionary
-    from excite.training.output_layer import Output
-    from excite.training.tags.dataset import ImageLoader, TagDataset
-    from excite.training.tags.model import Model
+from excite.tags.dictionary import Dictionary
+from excite.training.output_layer import Output
+from excite.training.tags.dataset import ImageLoader, TagDataset
+from excite.training.tags.model import Model
 
 CHECKED = 5000  # images for the loss: enough to resolve a thousandth of it
 BATCH = 64
