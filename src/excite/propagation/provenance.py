@@ -142,16 +142,11 @@ def is_above_tap(value: Any) -> bool:
 def leads_to_tap(tensor: Tensor) -> bool:
     """Whether a tapped layer lies below ``tensor``: a history alone may be that of a custom function's parameters."""
     node: Any = tensor.grad_fn
-    while node is not None and not _is_ruled(node):
+    while node is not None and not isinstance(getattr(node, "rule", None), Rule):
         if len(node.next_functions) != 1:
-            return any(map(_is_ruled, nodes_below(node)))
+            return any(isinstance(getattr(below, "rule", None), Rule) for below in nodes_below(node))
         node = node.next_functions[0][0]  # nearly always: a view of a ruled response, or a view of that
     return node is not None
-
-
-def _is_ruled(node: Any) -> bool:
-    rule = getattr(node, "rule", None)
-    return rule is not None and isinstance(rule, Rule)
 
 
 def nodes_below(
