@@ -107,7 +107,12 @@ CASES = {
         "ls labels terrier --model efficientnet-lite0",
         "ls labels xyzzy",
     ),
-    "reproduce": case("reproduce", "reproduce table9", "reproduce layers --model vgg16", "reproduce table3 --data gone"),
+    "reproduce": case(
+        "reproduce",
+        "reproduce table9",
+        "reproduce layers --model vgg16",
+        "reproduce table3 --data gone",
+    ),
     "bench pointing": case(
         f"{POINTING} --out out --json",
         f"{POINTING} --out out",
