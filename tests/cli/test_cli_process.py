@@ -1,9 +1,11 @@
 """The command as a process of its own: kills, pipes and terminals."""
 
+import ctypes
 import json
 import os
 import pty
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -12,9 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 from processes import PATIENCE, Forked, results, wait_for_lines
 from skimage import data
+
+from excite.cli.app import MALLOPT, prepare_process
 
 COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -137,3 +142,25 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     process.stderr.close()
     process.wait(PATIENCE)
     assert err == b""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this system's C library is not glibc")
+def test_freed_memory_is_kept_for_the_next_operation(monkeypatch):
+    for name in MALLOPT:
+        monkeypatch.delenv(name, raising=False)
+    prepare_process()
+
+    def faults():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.ones(2**22)  # 4096 pages
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    warm_up, after = ([faults() for _ in range(8)] for _ in range(2))
+    assert sum(after) < 4096 <= sum(warm_up)
+    assert all(int(os.environ[name]) >= 2**30 for name in MALLOPT)
+
+
+def test_settings_of_the_user_stay(monkeypatch):
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "123456")
+    prepare_process()
+    assert os.environ["MALLOC_TRIM_THRESHOLD_"] == "123456"

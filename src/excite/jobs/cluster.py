@@ -40,7 +40,10 @@ TOKEN = ".excite-shared"  # noqa: S105 - a file that shows whether a folder is s
 SHARED = "share it under the same name, by NFS or the like"
 
 PACKAGES = ("excite", "torch", "numpy", "pillow")  # results depend on these: the same versions on all machines
-ENVIRONMENT = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY",)  # variables that workers get from this process
+ENVIRONMENT = (  # variables that workers get from this process
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY",
+    *("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"),
+)
 
 
 @contextmanager
