@@ -18,7 +18,8 @@ from excite.io.files import save_text
 ROOT = Path(__file__).parents[1]
 PAGE, RECORDS = ROOT / "docs" / "trust.md", ROOT / "docs" / "trust"
 MARK = "<!-- from here on by dev/trust_page.py -->"
-TABLED = {"randomisation", "removal", "stability"}  # checks whose sentences do not say all
+TABLED = (("randomisation",), ("removal", "stability"))  # tables of the checks whose sentences do not say all
+SLOW_SECONDS, MUCH_MEMORY = 0.5, 100  # readers from here on have a row of their own
 AREAS = {"files": "Files", "faults": "Faults", "numbers": "Numbers", "supply": "Packages"}
 
 
@@ -44,14 +45,27 @@ def sanity() -> Iterator[str]:
         yield f"`{report['command']}`"
         yield report["summary"]
         yield f"![The curves of the checks on {report['model']}](pictures/{path.stem}.png)"
-        for name, check in report["checks"].items():
-            yield f"**{CHECKS[name].question}** {check['standing'].capitalize()}. {' '.join(check['said'])}"
-            if name in TABLED:
-                yield table(check["rows"])
+        checks = report["checks"]
+        yield "\n".join(
+            f"- **{CHECKS[name].question}** {check['standing'].capitalize()}. {' '.join(check['said'])}"
+            for name, check in checks.items()
+        )
+        for names in TABLED:
+            yield table(_joined([checks[name]["rows"] for name in names]))
+
+
+def _joined(tables: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, str]]:
+    """One line for each method, with the columns of all tables; a method that a table does not have has empty cells."""
+    lines: dict[str, dict[str, str]] = {}
+    columns = [column for rows in tables for column in rows[0]]
+    for rows in tables:
+        for row in rows:
+            lines.setdefault(row["method"], dict.fromkeys(columns, "")).update(row)
+    return list(lines.values())
 
 
 def faults() -> Iterator[str]:
-    """The catalogue of faults, by command."""
+    """The catalogue of faults, by kind."""
     record = _read(RECORDS / "faults.json")
     tried = record["records"]
     yield "## Faults"
@@ -61,14 +75,15 @@ def faults() -> Iterator[str]:
         f"signals sent, disks filled ({record['disk']}), inputs taken away, workers killed. Afterwards the same "
         f"command was given again. Lost or wrong: {record['lost_or_wrong']}."
     )
-    yield table([_command(command, tried) for command in dict.fromkeys(one["command"] for one in tried)])
+    yield f"Commands: {', '.join(dict.fromkeys(one['command'] for one in tried))}."
+    yield table([_fault(fault, tried) for fault in dict.fromkeys(one["fault"] for one in tried)])
 
 
-def _command(command: str, tried: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    own = [one for one in tried if one["command"] == command]
+def _fault(fault: str, tried: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    own = [one for one in tried if one["fault"] == fault]
     return {
-        "command": f"`excite {command}`",
-        "faults": ", ".join(dict.fromkeys(one["fault"] for one in own)),
+        "fault": fault,
+        "commands": str(len({one["command"] for one in own})),
         "tried": str(len(own)),
         "as if nothing had happened": str(sum(one["resumed"].startswith("identical") for one in own)),
     }
@@ -86,18 +101,27 @@ def files() -> Iterator[str]:
         f"more than {limits['cpu_seconds']:.0f} s of CPU, more than {limits['memory_mb']} MB, and any other error: "
         f"{len(record['failures'])}."
     )
-    yield table([_reader(name, facts) for name, facts in record["readers"].items()])
+    yield f"The readers that took at least {SLOW_SECONDS} s or {MUCH_MEMORY} MB, and all others:"
+    rows = {name: facts for name, facts in record["readers"].items() if _is_heavy(facts)}
+    others = [facts for facts in record["readers"].values() if not _is_heavy(facts)]
+    yield table(
+        [_reader(f"the other {len(others)}", others), *(_reader(name, [facts]) for name, facts in rows.items())]
+    )
 
 
-def _reader(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
+def _is_heavy(facts: Mapping[str, Any]) -> bool:
+    return bool(facts["slowest_seconds"] >= SLOW_SECONDS or facts["peak_mb"] >= MUCH_MEMORY)
+
+
+def _reader(name: str, readers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {
         "reader": name,
-        "cases": f"{facts['cases']:,}",
-        "read": f"{facts['accepted']:,}",
-        "refused": f"{facts['refused']:,}",
-        "slowest s": f"{facts['slowest_seconds']:.2f}",
-        "most MB": str(facts["peak_mb"]),
-        "failures": str(len(facts["failures"])),
+        "cases": f"{sum(facts['cases'] for facts in readers):,}",
+        "read": f"{sum(facts['accepted'] for facts in readers):,}",
+        "refused": f"{sum(facts['refused'] for facts in readers):,}",
+        "slowest s": f"{max(facts['slowest_seconds'] for facts in readers):.2f}",
+        "most MB": str(max(facts["peak_mb"] for facts in readers)),
+        "failures": str(sum(len(facts["failures"]) for facts in readers)),
     }
 
 
@@ -146,12 +170,13 @@ def packages() -> Iterator[str]:
 
 
 def mended() -> Iterator[str]:
-    """What broke, and what it does now."""
+    """How much broke and was mended; the records say what it did, and what it does now."""
     yield "## What broke and was mended"
-    for area, title in AREAS.items():
-        found = _read(RECORDS / f"mended-{area}.json")
-        yield f"### {title}: {len(found)}"
-        yield table([{"what": one["what"], "it did": one["did"], "now": one["now"]} for one in found])
+    counts = [f"{title} {len(_read(RECORDS / f'mended-{area}.json'))}" for area, title in AREAS.items()]
+    yield (
+        f"What these campaigns found is a test now: {', '.join(counts)}. Each is written down, with what it did "
+        "and what it does now, in `docs/trust/mended-*.json`."
+    )
 
 
 def _read(path: Path) -> Any:
