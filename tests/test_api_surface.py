@@ -32,7 +32,7 @@ def test_the_list_is_what_the_code_has_and_nothing_went_undeprecated():
         "the public API is not as docs/api/ has it:\n"
         + "\n".join(found)
         + "\nWhat was removed or changed in a way that "
-        "breaks programs needs a deprecation first (docs/versions.md). If it is meant: `python dev/public_api.py`, "
+        "breaks programs needs a deprecation first (docs/reference/versions.md). If it is meant: `python dev/public_api.py`, "
         "and a line in CHANGELOG.md."
     )
     earlier = api.before(api.list_of(excite.__version__))
