@@ -18,7 +18,7 @@ from excite.io.files import save_text
 ROOT = Path(__file__).parents[1]
 PAGE, RECORDS = ROOT / "docs" / "trust.md", ROOT / "docs" / "trust"
 MARK = "<!-- from here on by dev/trust_page.py -->"
-TABLED = (("randomisation",), ("removal", "stability"))  # tables of the checks whose sentences do not say all
+TABLED = ("removal", "stability")  # checks whose sentences do not say all; the picture has the curves of randomisation
 SLOW_SECONDS, MUCH_MEMORY = 0.5, 100  # readers from here on have a row of their own
 AREAS = {"files": "Files", "faults": "Faults", "numbers": "Numbers", "supply": "Packages"}
 
@@ -50,8 +50,7 @@ def sanity() -> Iterator[str]:
             f"- **{CHECKS[name].question}** {check['standing'].capitalize()}. {' '.join(check['said'])}"
             for name, check in checks.items()
         )
-        for names in TABLED:
-            yield table(_joined([checks[name]["rows"] for name in names]))
+        yield table(_joined([checks[name]["rows"] for name in TABLED]))
 
 
 def _joined(tables: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, str]]:
@@ -76,14 +75,23 @@ def faults() -> Iterator[str]:
         f"command was given again. Lost or wrong: {record['lost_or_wrong']}."
     )
     yield f"Commands: {', '.join(dict.fromkeys(one['command'] for one in tried))}."
-    yield table([_fault(fault, tried) for fault in dict.fromkeys(one["fault"] for one in tried)])
+    yield table([_faults(kinds, tried) for kinds in _by_commands(tried)])
 
 
-def _fault(fault: str, tried: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    own = [one for one in tried if one["fault"] == fault]
+def _by_commands(tried: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The kinds of faults; those that were made in as many commands, as often, are together."""
+    kinds: dict[tuple[int, int], list[str]] = {}
+    for fault in dict.fromkeys(one["fault"] for one in tried):
+        own = [one for one in tried if one["fault"] == fault]
+        kinds.setdefault((len({one["command"] for one in own}), len(own)), []).append(fault)
+    return list(kinds.values())
+
+
+def _faults(kinds: Sequence[str], tried: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    own = [one for one in tried if one["fault"] in kinds]
     return {
-        "fault": fault,
-        "commands": str(len({one["command"] for one in own})),
+        "faults": ", ".join(kinds),
+        "commands": str(len({one["command"] for one in own if one["fault"] == kinds[0]})),
         "tried": str(len(own)),
         "as if nothing had happened": str(sum(one["resumed"].startswith("identical") for one in own)),
     }
