@@ -42,8 +42,7 @@ def sanity() -> Iterator[str]:
     for path in sorted(RECORDS.glob("check-*.json")):
         report = _read(path)
         yield f"### {report['model']}, {report['method']} at {report['layer']}"
-        yield f"`{report['command']}`"
-        yield report["summary"]
+        yield f"`{report['command']}`: {report['summary']}"
         yield f"![The curves of the checks on {report['model']}](pictures/{path.stem}.png)"
         checks = report["checks"]
         yield "\n".join(
@@ -68,13 +67,13 @@ def faults() -> Iterator[str]:
     record = _read(RECORDS / "faults.json")
     tried = record["records"]
     yield "## Faults"
-    yield f"`{record['made_by']}`"
     yield (
-        f"{record['injections']} faults of {record['faults']} kinds were really made in {record['commands']} commands: "
+        f"`{record['made_by']}`: {record['injections']} faults of {record['faults']} kinds were really made in "
+        f"{record['commands']} commands: "
         f"signals sent, disks filled ({record['disk']}), inputs taken away, workers killed. Afterwards the same "
-        f"command was given again. Lost or wrong: {record['lost_or_wrong']}."
+        f"command was given again. Lost or wrong: {record['lost_or_wrong']}. "
+        f"Commands: {', '.join(dict.fromkeys(one['command'] for one in tried))}."
     )
-    yield f"Commands: {', '.join(dict.fromkeys(one['command'] for one in tried))}."
     yield table([_faults(kinds, tried) for kinds in _by_commands(tried)])
 
 
@@ -107,9 +106,9 @@ def files() -> Iterator[str]:
         f"{record['cases']:,} files for {len(record['readers'])} readers, in {record['cpu_hours']:.1f} hours of CPU: "
         f"{record['accepted']:,} were read and {record['refused']:,} refused in one line that names the file. Crashes, "
         f"more than {limits['cpu_seconds']:.0f} s of CPU, more than {limits['memory_mb']} MB, and any other error: "
-        f"{len(record['failures'])}."
+        f"{len(record['failures'])}. The readers that took at least {SLOW_SECONDS} s or {MUCH_MEMORY} MB, and all "
+        "others:"
     )
-    yield f"The readers that took at least {SLOW_SECONDS} s or {MUCH_MEMORY} MB, and all others:"
     rows = {name: facts for name, facts in record["readers"].items() if _is_heavy(facts)}
     others = [facts for facts in record["readers"].values() if not _is_heavy(facts)]
     yield table(
@@ -166,11 +165,10 @@ def packages() -> Iterator[str]:
     """The wheel and the sdist in empty environments."""
     record = _read(RECORDS / "supply.json")
     yield "## Packages"
-    yield f"`{record['made by']}`"
     extras, sizes = record["core"]["without its extra"], record["bytes"]
     took = [f"{record[kind]['seconds']:.0f}" for kind in ("wheel[demo]", "sdist[demo]")]
     yield (
-        f"In empty environments of Python {record['python']} the wheel ({sizes['wheel'] / 1e6:.1f} MB) and the sdist "
+        f"`{record['made by']}`: in empty environments of Python {record['python']} the wheel ({sizes['wheel'] / 1e6:.1f} MB) and the sdist "
         f"({sizes['sdist'] / 1e6:.1f} MB) were installed and ran the demo, in {' and '.join(took)} s. With nothing but "
         f"the core `excite attend` worked, and each of {len(extras)} commands that need more said in one line what to "
         "install."
