@@ -168,7 +168,8 @@ def packages() -> Iterator[str]:
     extras, sizes = record["core"]["without its extra"], record["bytes"]
     took = [f"{record[kind]['seconds']:.0f}" for kind in ("wheel[demo]", "sdist[demo]")]
     yield (
-        f"`{record['made by']}`: in empty environments of Python {record['python']} the wheel ({sizes['wheel'] / 1e6:.1f} MB) and the sdist "
+        f"`{record['made by']}`: in empty environments of Python {record['python']} the wheel "
+        f"({sizes['wheel'] / 1e6:.1f} MB) and the sdist "
         f"({sizes['sdist'] / 1e6:.1f} MB) were installed and ran the demo, in {' and '.join(took)} s. With nothing but "
         f"the core `excite attend` worked, and each of {len(extras)} commands that need more said in one line what to "
         "install."
