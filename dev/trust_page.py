@@ -99,11 +99,11 @@ def _faults(kinds: Sequence[str], tried: Sequence[Mapping[str, Any]]) -> dict[st
 def files() -> Iterator[str]:
     """The readers that were fuzzed."""
     record = _read(RECORDS / "fuzz.json")
-    limits = record["limits"]
+    limits, made_by = record["limits"], ", ".join(f"`{command}`" for command in record["made by"])
     yield "## Broken and hostile files"
-    yield "\n".join(f"`{command}`" for command in record["made by"])
     yield (
-        f"{record['cases']:,} files for {len(record['readers'])} readers, in {record['cpu_hours']:.1f} hours of CPU: "
+        f"{made_by}: {record['cases']:,} files for {len(record['readers'])} readers, in {record['cpu_hours']:.1f} hours "
+        "of CPU: "
         f"{record['accepted']:,} were read and {record['refused']:,} refused in one line that names the file. Crashes, "
         f"more than {limits['cpu_seconds']:.0f} s of CPU, more than {limits['memory_mb']} MB, and any other error: "
         f"{len(record['failures'])}. The readers that took at least {SLOW_SECONDS} s or {MUCH_MEMORY} MB, and all "
@@ -137,7 +137,10 @@ def numbers() -> Iterator[str]:
     record = _read(RECORDS / "numbers.json")
     built, golden = record["architectures"], record["golden"]
     yield "## Numbers"
-    yield f"`{record['command']}`, from `{built['command']}` and `{golden['command']}`"
+    yield (
+        f"`{record['command']}`, from `{built['command']}` and `{golden['command']}`: how much of a map lies elsewhere "
+        "in float32 than in float64"
+    )
     rows = [
         {
             "map": f"{name}, {built['architectures']} architectures",
@@ -147,7 +150,6 @@ def numbers() -> Iterator[str]:
         for name in ("mwp", "c-mwp")
     ]
     rows.append({"map": f"{golden['maps']} golden maps", **_gaps(golden), "of": golden["worst_map"]})
-    yield "How much of a map lies elsewhere in float32 than in float64:"
     yield table(rows)
     same = ", ".join(f"`{one['command']}`" for one in record["commands"].values() if one["same_bytes"])
     moved = "; ".join(f"{name} {facts['worst']:.0e}" for name, facts in record["moved_by"].items())
