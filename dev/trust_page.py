@@ -102,8 +102,8 @@ def files() -> Iterator[str]:
     limits, made_by = record["limits"], ", ".join(f"`{command}`" for command in record["made by"])
     yield "## Broken and hostile files"
     yield (
-        f"{made_by}: {record['cases']:,} files for {len(record['readers'])} readers, in {record['cpu_hours']:.1f} hours "
-        "of CPU: "
+        f"{made_by}: {record['cases']:,} files for {len(record['readers'])} readers, in {record['cpu_hours']:.1f} "
+        "hours of CPU: "
         f"{record['accepted']:,} were read and {record['refused']:,} refused in one line that names the file. Crashes, "
         f"more than {limits['cpu_seconds']:.0f} s of CPU, more than {limits['memory_mb']} MB, and any other error: "
         f"{len(record['failures'])}. The readers that took at least {SLOW_SECONDS} s or {MUCH_MEMORY} MB, and all "
