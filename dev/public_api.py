@@ -4,7 +4,7 @@
     python dev/public_api.py --check    # say in words what differs from it, and from the version before
 
 Listed are the names of `excite`, its errors, everything on the pages of docs/reference/, and every command with its
-arguments and options. What docs/versions.md promises is promised of these.
+arguments and options. What docs/reference/versions.md promises is promised of these.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def broken(old: str, new: str) -> Iterator[str]:
     for name in sorted(was.keys() - now.keys()):
         above = " ".join(name.split(" ")[:-1])
         if not was[name].endswith(MARK.strip()) and not was.get(above, "").endswith(MARK.strip()):
-            yield f"{name} is gone without having been deprecated for a minor version (docs/versions.md)"
+            yield f"{name} is gone without having been deprecated for a minor version (docs/reference/versions.md)"
     for name in sorted(now.keys() - was.keys()):
         above = " ".join(name.split(" ")[:-1])
         if above in was and " = " not in now[name] and "*" not in now[name]:
@@ -101,7 +101,7 @@ def broken(old: str, new: str) -> Iterator[str]:
 
 def lines() -> Iterator[str]:
     """The list."""
-    yield "# Written by `python dev/public_api.py`; docs/versions.md says what is promised of it."
+    yield "# Written by `python dev/public_api.py`; docs/reference/versions.md says what is promised of it."
     yield "\n# Python"
     for name in dict.fromkeys([*(f"excite.{one}" for one in excite.__all__), *documented()]):
         yield from about(name, found(name))

@@ -18,7 +18,8 @@ from excite.io.files import save_text
 ROOT = Path(__file__).parents[1]
 PAGE, RECORDS = ROOT / "docs" / "trust.md", ROOT / "docs" / "trust"
 MARK = "<!-- from here on by dev/trust_page.py -->"
-TABLED = {"randomisation", "removal", "stability"}  # checks whose sentences do not say all
+TABLED = ("removal", "stability")  # checks whose sentences do not say all; the picture has the curves of randomisation
+SLOW_SECONDS, MUCH_MEMORY = 0.5, 100  # readers from here on have a row of their own
 AREAS = {"files": "Files", "faults": "Faults", "numbers": "Numbers", "supply": "Packages"}
 
 
@@ -41,34 +42,55 @@ def sanity() -> Iterator[str]:
     for path in sorted(RECORDS.glob("check-*.json")):
         report = _read(path)
         yield f"### {report['model']}, {report['method']} at {report['layer']}"
-        yield f"`{report['command']}`"
-        yield report["summary"]
+        yield f"`{report['command']}`: {report['summary']}"
         yield f"![The curves of the checks on {report['model']}](pictures/{path.stem}.png)"
-        for name, check in report["checks"].items():
-            yield f"**{CHECKS[name].question}** {check['standing'].capitalize()}. {' '.join(check['said'])}"
-            if name in TABLED:
-                yield table(check["rows"])
+        checks = report["checks"]
+        yield "\n".join(
+            f"- **{CHECKS[name].question}** {check['standing'].capitalize()}. {' '.join(check['said'])}"
+            for name, check in checks.items()
+        )
+        yield table(_joined([checks[name]["rows"] for name in TABLED]))
+
+
+def _joined(tables: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, str]]:
+    """One line for each method, with the columns of all tables; a method that a table does not have has empty cells."""
+    lines: dict[str, dict[str, str]] = {}
+    columns = [column for rows in tables for column in rows[0]]
+    for rows in tables:
+        for row in rows:
+            lines.setdefault(row["method"], dict.fromkeys(columns, "")).update(row)
+    return list(lines.values())
 
 
 def faults() -> Iterator[str]:
-    """The catalogue of faults, by command."""
+    """The catalogue of faults, by kind."""
     record = _read(RECORDS / "faults.json")
     tried = record["records"]
     yield "## Faults"
-    yield f"`{record['made_by']}`"
     yield (
-        f"{record['injections']} faults of {record['faults']} kinds were really made in {record['commands']} commands: "
+        f"`{record['made_by']}`: {record['injections']} faults of {record['faults']} kinds were really made in "
+        f"{record['commands']} commands: "
         f"signals sent, disks filled ({record['disk']}), inputs taken away, workers killed. Afterwards the same "
-        f"command was given again. Lost or wrong: {record['lost_or_wrong']}."
+        f"command was given again. Lost or wrong: {record['lost_or_wrong']}. "
+        f"Commands: {', '.join(dict.fromkeys(one['command'] for one in tried))}."
     )
-    yield table([_command(command, tried) for command in dict.fromkeys(one["command"] for one in tried)])
+    yield table([_faults(kinds, tried) for kinds in _by_commands(tried)])
 
 
-def _command(command: str, tried: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    own = [one for one in tried if one["command"] == command]
+def _by_commands(tried: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The kinds of faults; those that were made in as many commands, as often, are together."""
+    kinds: dict[tuple[int, int], list[str]] = {}
+    for fault in dict.fromkeys(one["fault"] for one in tried):
+        own = [one for one in tried if one["fault"] == fault]
+        kinds.setdefault((len({one["command"] for one in own}), len(own)), []).append(fault)
+    return list(kinds.values())
+
+
+def _faults(kinds: Sequence[str], tried: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    own = [one for one in tried if one["fault"] in kinds]
     return {
-        "command": f"`excite {command}`",
-        "faults": ", ".join(dict.fromkeys(one["fault"] for one in own)),
+        "faults": ", ".join(kinds),
+        "commands": str(len({one["command"] for one in own if one["fault"] == kinds[0]})),
         "tried": str(len(own)),
         "as if nothing had happened": str(sum(one["resumed"].startswith("identical") for one in own)),
     }
@@ -77,27 +99,36 @@ def _command(command: str, tried: Sequence[Mapping[str, Any]]) -> dict[str, str]
 def files() -> Iterator[str]:
     """The readers that were fuzzed."""
     record = _read(RECORDS / "fuzz.json")
-    limits = record["limits"]
+    limits, made_by = record["limits"], ", ".join(f"`{command}`" for command in record["made by"])
     yield "## Broken and hostile files"
-    yield "\n".join(f"`{command}`" for command in record["made by"])
     yield (
-        f"{record['cases']:,} files for {len(record['readers'])} readers, in {record['cpu_hours']:.1f} hours of CPU: "
+        f"{made_by}: {record['cases']:,} files for {len(record['readers'])} readers, in {record['cpu_hours']:.1f} "
+        "hours of CPU: "
         f"{record['accepted']:,} were read and {record['refused']:,} refused in one line that names the file. Crashes, "
         f"more than {limits['cpu_seconds']:.0f} s of CPU, more than {limits['memory_mb']} MB, and any other error: "
-        f"{len(record['failures'])}."
+        f"{len(record['failures'])}. The readers that took at least {SLOW_SECONDS} s or {MUCH_MEMORY} MB, and all "
+        "others:"
     )
-    yield table([_reader(name, facts) for name, facts in record["readers"].items()])
+    rows = {name: facts for name, facts in record["readers"].items() if _is_heavy(facts)}
+    others = [facts for facts in record["readers"].values() if not _is_heavy(facts)]
+    yield table(
+        [_reader(f"the other {len(others)}", others), *(_reader(name, [facts]) for name, facts in rows.items())]
+    )
 
 
-def _reader(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
+def _is_heavy(facts: Mapping[str, Any]) -> bool:
+    return bool(facts["slowest_seconds"] >= SLOW_SECONDS or facts["peak_mb"] >= MUCH_MEMORY)
+
+
+def _reader(name: str, readers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {
         "reader": name,
-        "cases": f"{facts['cases']:,}",
-        "read": f"{facts['accepted']:,}",
-        "refused": f"{facts['refused']:,}",
-        "slowest s": f"{facts['slowest_seconds']:.2f}",
-        "most MB": str(facts["peak_mb"]),
-        "failures": str(len(facts["failures"])),
+        "cases": f"{sum(facts['cases'] for facts in readers):,}",
+        "read": f"{sum(facts['accepted'] for facts in readers):,}",
+        "refused": f"{sum(facts['refused'] for facts in readers):,}",
+        "slowest s": f"{max(facts['slowest_seconds'] for facts in readers):.2f}",
+        "most MB": str(max(facts["peak_mb"] for facts in readers)),
+        "failures": str(sum(len(facts["failures"]) for facts in readers)),
     }
 
 
@@ -106,7 +137,10 @@ def numbers() -> Iterator[str]:
     record = _read(RECORDS / "numbers.json")
     built, golden = record["architectures"], record["golden"]
     yield "## Numbers"
-    yield f"`{record['command']}`, from `{built['command']}` and `{golden['command']}`"
+    yield (
+        f"`{record['command']}`, from `{built['command']}` and `{golden['command']}`: how much of a map lies elsewhere "
+        "in float32 than in float64"
+    )
     rows = [
         {
             "map": f"{name}, {built['architectures']} architectures",
@@ -116,7 +150,6 @@ def numbers() -> Iterator[str]:
         for name in ("mwp", "c-mwp")
     ]
     rows.append({"map": f"{golden['maps']} golden maps", **_gaps(golden), "of": golden["worst_map"]})
-    yield "How much of a map lies elsewhere in float32 than in float64:"
     yield table(rows)
     same = ", ".join(f"`{one['command']}`" for one in record["commands"].values() if one["same_bytes"])
     moved = "; ".join(f"{name} {facts['worst']:.0e}" for name, facts in record["moved_by"].items())
@@ -134,11 +167,11 @@ def packages() -> Iterator[str]:
     """The wheel and the sdist in empty environments."""
     record = _read(RECORDS / "supply.json")
     yield "## Packages"
-    yield f"`{record['made by']}`"
     extras, sizes = record["core"]["without its extra"], record["bytes"]
     took = [f"{record[kind]['seconds']:.0f}" for kind in ("wheel[demo]", "sdist[demo]")]
     yield (
-        f"In empty environments of Python {record['python']} the wheel ({sizes['wheel'] / 1e6:.1f} MB) and the sdist "
+        f"`{record['made by']}`: in empty environments of Python {record['python']} the wheel "
+        f"({sizes['wheel'] / 1e6:.1f} MB) and the sdist "
         f"({sizes['sdist'] / 1e6:.1f} MB) were installed and ran the demo, in {' and '.join(took)} s. With nothing but "
         f"the core `excite attend` worked, and each of {len(extras)} commands that need more said in one line what to "
         "install."
@@ -146,12 +179,13 @@ def packages() -> Iterator[str]:
 
 
 def mended() -> Iterator[str]:
-    """What broke, and what it does now."""
+    """How much broke and was mended; the records say what it did, and what it does now."""
     yield "## What broke and was mended"
-    for area, title in AREAS.items():
-        found = _read(RECORDS / f"mended-{area}.json")
-        yield f"### {title}: {len(found)}"
-        yield table([{"what": one["what"], "it did": one["did"], "now": one["now"]} for one in found])
+    counts = [f"{title} {len(_read(RECORDS / f'mended-{area}.json'))}" for area, title in AREAS.items()]
+    yield (
+        f"What these campaigns found is a test now: {', '.join(counts)}. Each is written down, with what it did "
+        "and what it does now, in `docs/trust/mended-*.json`."
+    )
 
 
 def _read(path: Path) -> Any:

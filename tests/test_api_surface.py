@@ -32,8 +32,8 @@ def test_the_list_is_what_the_code_has_and_nothing_went_undeprecated():
         "the public API is not as docs/api/ has it:\n"
         + "\n".join(found)
         + "\nWhat was removed or changed in a way that "
-        "breaks programs needs a deprecation first (docs/versions.md). If it is meant: `python dev/public_api.py`, "
-        "and a line in CHANGELOG.md."
+        "breaks programs needs a deprecation first (docs/reference/versions.md). If it is meant: "
+        "`python dev/public_api.py`, and a line in CHANGELOG.md."
     )
     earlier = api.before(api.list_of(excite.__version__))
     assert not (list(api.broken(earlier.read_text(encoding="utf-8"), LISTED)) if earlier else [])

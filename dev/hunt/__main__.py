@@ -3,7 +3,7 @@
     python dev/hunt pairs --seeds 0-5000 --json pairs.jsonl     start it again to resume
     python dev/hunt pairs --seeds 1635 --shrink                 one pair, in the smallest network that still fails
     python dev/hunt functions --samples 6                       all functions, or those that are named behind it
-    python dev/hunt table --write                               docs/operations-table.md; --check: is it up to date?
+    python dev/hunt table --write                               docs/reference/operations.md; --check: is it right?
 
 What counts as right: the map of the plain twin, or of the matrix; or a refusal by name, where excite does not say that
 it can explain it. Ends with 1 if anything else was found.
@@ -34,7 +34,7 @@ from hunt.table import SAMPLES, differences, page, rows  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-PAGE = ROOT / "docs" / "operations-table.md"
+PAGE = ROOT / "docs" / "reference" / "operations.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     each.add_argument("--json", type=Path, help="all findings, and the number of each verdict")
     each.set_defaults(run=_functions)
     table = kinds.add_parser("table", help="the page about all functions")
-    table.add_argument("--write", action="store_true", help=f"to docs/{PAGE.name}")
+    table.add_argument("--write", action="store_true", help=f"to docs/reference/{PAGE.name}")
     table.add_argument("--check", action="store_true", help="compare with that")
     table.set_defaults(run=_table)
     given = parser.parse_args(arguments)

@@ -43,13 +43,13 @@ TEXT = """# Torch's functions, and what excite makes of each
 Found by `python dev/hunt table --write` for torch {version}: {count} functions of `torch`, `torch.nn.functional`,
 `torch.special`, `torch.linalg`, `torch.fft` and methods of tensors. Each gets small arguments, mostly those of torch's
 own tests, and stands between a layer and a linear head. A map counts only if it equals a transition matrix that is
-computed by brute force from the function's values ([`dev/hunt/matrices.py`](../dev/hunt/matrices.py)) or, for the few
-with a rule that values do not tell, stands in [`dev/hunt/expected.py`](../dev/hunt/expected.py). Methods, in-place and
-`out=` variants, keywords and aliases of a function are tried with it.
+computed by brute force from the function's values ([`dev/hunt/matrices.py`](../../dev/hunt/matrices.py)) or, for the
+few with a rule that values do not tell, stands in [`dev/hunt/expected.py`](../../dev/hunt/expected.py). Methods,
+in-place and `out=` variants, keywords and aliases of a function are tried with it.
 
 `{some}`: some uses are refused, such as other options, or activations as other arguments. `F.` is
 `torch.nn.functional`. Which rule a function gets is decided by
-[the table of operations](mechanism.md#the-table-of-operations).
+[the table of operations](../mechanism.md#the-table-of-operations).
 """
 
 

@@ -33,6 +33,7 @@ GROUPS = {
     "Around the maps": AROUND,
 }
 MARKS = ("<!-- compare_peers.py writes from here -->", "<!-- to here -->")
+HEAD, GROUP = "package", "**"  # the corner of the table; what the names of groups stand between
 UNVERIFIED = "?"
 
 
@@ -50,13 +51,12 @@ def headings(peers: Iterable[Peer]) -> dict[str, str]:
 
 
 def written(found: Answers, heads: dict[str, str]) -> str:
-    """The tables in Markdown."""
-    parts = []
+    """The table in Markdown, a row for the name of each group."""
+    lines = [[HEAD, *(heads[peer.name] for peer in PEERS)], ["---"] * (len(PEERS) + 1)]
     for group, rows in GROUPS.items():
-        lines = [[group, *(heads[peer.name] for peer in PEERS)], ["---"] * (len(PEERS) + 1)]
+        lines.append([f"{GROUP}{group}{GROUP}", *("" for _ in PEERS)])
         lines += [[row.question, *(found[row.question, peer.name] for peer in PEERS)] for row in rows]
-        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    return "\n\n".join(parts)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def read(page: str) -> tuple[Answers, dict[str, str]]:
@@ -65,9 +65,9 @@ def read(page: str) -> tuple[Answers, dict[str, str]]:
     heads: dict[str, str] = {}
     for line in _between(page).splitlines():
         question, *cells = (cell.strip() for cell in line.strip().strip("|").split("|"))
-        if question in GROUPS:
+        if question == HEAD:
             heads = {peer.name: cell for peer, cell in zip(PEERS, cells, strict=True)}
-        elif cells and not question.startswith("---"):
+        elif cells and not question.startswith(("---", GROUP)):
             found |= {(question, peer.name): cell for peer, cell in zip(PEERS, cells, strict=True)}
     return found, heads
 

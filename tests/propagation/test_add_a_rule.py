@@ -1,4 +1,4 @@
-"""The code of docs/extend.md about rules runs as it stands there."""
+"""The code of docs/reference/extending.md about rules runs as it stands there."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from excite.errors import NoRuleError
 from excite.propagation import OPERATIONS, mwp
 
-PAGE = Path(__file__).parents[2] / "docs" / "extend.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "extending.md"
 RULES = PAGE.read_text(encoding="utf-8").partition("## A rule")[2].partition("\n## ")[0]
 
 

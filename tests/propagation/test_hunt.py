@@ -22,7 +22,7 @@ from hunt.table import SAMPLES, differences, page, row  # noqa: E402
 
 from excite.propagation.operations import NODES, OPERATIONS, Operation, scaled  # noqa: E402
 
-PAGE = ROOT / "docs" / "operations-table.md"
+PAGE = ROOT / "docs" / "reference" / "operations.md"
 # What is known to be wrong, and why: each test fails when it is mended, so that its line is removed.
 KNOWN_PAIRS: dict[str, str] = {}
 KNOWN_FUNCTIONS: dict[str, str] = {}

@@ -182,7 +182,7 @@ def refusal(operation: str, module: str, reason: str = "") -> str:
     because = f" ({reason})" if reason else ""
     return (
         f"no top-down rule for {operation!r}, {place}{because}: read a layer above it, write it with operations that "
-        f"have a rule, or add one to excite.propagation.OPERATIONS[{operation!r}] (docs/extend.md)"
+        f"have a rule, or add one to excite.propagation.OPERATIONS[{operation!r}] (docs/reference/extending.md)"
     )
 
 
