@@ -4,11 +4,11 @@ python recipes/find_precision.py [--model words] [--data ../shared/data/coco] [-
 python recipes/find_precision.py --colours [--out FOLDER]
 python recipes/find_precision.py --synthetic 100000
 
-The first prints the average precision of each category by both rankings, the time and the size of the index, and the
-time of a question. The second asks for things of a colour, and prints the average precision among the 60 most probable
-photos of the thing, without and with the colour; those whose captions say it ("a yellow train") are right. The third
-makes an index of so many photos that do not exist, and prints its size and the time of questions, the start of Python
-and torch left out.
+The first prints the average precision of each category by both rankings, that of the index as its photos are listed,
+the time and the size of the index, and the time of a question. The second asks for things of a colour, and prints the
+average precision among the 60 most probable photos of the thing, without and with the colour; those whose captions say
+it ("a yellow train") are right. The third makes an index of so many photos that do not exist, and prints its size and
+the time of questions, the start of Python and torch left out.
 """
 
 import argparse
@@ -103,10 +103,10 @@ def measure(index: PhotoIndex, data: Path, truth: dict[str, set[str]], pictures:
         seconds.append(time.perf_counter() - start)
         answer = index.query(category, most=len(pictures), hints=False)
         there = [category in truth[picture] for picture in pictures]
-        found = {str(one.path.relative_to(index.folder)): one.probability for one in answer.matches}
+        place = {str(one.path.relative_to(index.folder)): place for place, one in enumerate(answer.matches)}
         units = answer.question.concepts[0].units
         plain = average_precision([classifier.chance(row, units) for row in own], there)
-        indexed = average_precision([found[picture] for picture in pictures], there)
+        indexed = average_precision([-place[picture] for picture in pictures], there)
         differences.append(abs(plain - indexed))
         means.append((plain, indexed))
         print(f"{category:16s} {plain:.4f} {indexed:.4f} {indexed - plain:+.5f}")
@@ -119,7 +119,7 @@ def measure_synthetic(model: str, count: int, folder: Path) -> None:
     """Time questions to an index of photos that do not exist."""
     classifier, random = load(model), np.random.default_rng(0)
     file = IndexFile(folder / f"synthetic-{count}.sqlite", identity(classifier), fresh=False)
-    codes = np.clip(random.normal(26000, 6000, (2048, len(classifier.labels or ()))), 0, 65535).astype(np.uint16)
+    codes = np.clip(random.normal(85, 25, (2048, len(classifier.labels or ()))), 0, 255).astype(np.uint8)
     for first in range(len(file.photos()), count, len(codes)):
         numbers = range(first, min(first + len(codes), count))
         names = [f"2024/summer holiday/IMG_{number:06d}.jpg".encode() for number in numbers]

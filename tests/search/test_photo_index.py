@@ -25,6 +25,7 @@ from excite.search import index as index_module
 from excite.search.index import IndexFile, Photo, decode, encode
 
 COUNT = 12
+NEAR = 0.052  # the largest relative error of a probability: half a step of 0.1 in log-odds
 
 
 @pytest.fixture
@@ -45,13 +46,14 @@ def own(classifier, paths):
         return torch.cat([classifier.probabilities(classifier.module(each)) for each in inputs]).numpy()
 
 
-def test_codes_keep_the_order_and_the_values():
-    odds = np.sort(np.random.default_rng(0).uniform(-23.9, 15.9, 5000))
+@pytest.mark.parametrize(("bits", "error"), [(8, NEAR), (16, 4e-4)])
+def test_codes_keep_the_order_and_the_values(bits, error):
+    odds = np.sort(np.random.default_rng(0).uniform(*index_module.RANGES[bits], 5000))
     values = 1 / (1 + np.exp(-odds))
-    found = decode(encode(values)).astype(np.float64)
+    found = decode(encode(values, bits)).astype(np.float64)
     assert (np.diff(found) >= 0).all()
-    assert (np.abs(found / values - 1) < 4e-4).all()
-    assert encode([0.0, 1.0]).tolist() == [0, 65535]
+    assert (np.abs(found / values - 1) < error).all()
+    assert encode([0.0, 1.0], bits).tolist() == [0, 2**bits - 1]
     with pytest.raises(ExciteError, match="no numbers"):
         encode([0.5, np.nan])
 
@@ -61,11 +63,23 @@ def test_ranking_is_that_of_the_classifier(folder):
     assert index.update() == Changes(added=COUNT)
     matches = index.query("red", most=COUNT).matches
     expected = own(index.classifier, [one.path for one in matches])[:, 0]
-    assert [one.probability for one in matches] == pytest.approx(expected.tolist(), rel=4e-4)
-    assert list(expected) == sorted(expected, reverse=True)
+    assert [one.probability for one in matches] == pytest.approx(expected.tolist(), rel=NEAR)
+    order = [(-int(code), one.number) for code, one in zip(encode(expected), matches, strict=True)]
+    assert order == sorted(order)
     both = index.query("red -green", most=1).matches[0]
     assert both.probability == pytest.approx(both.each["red"] * (1 - both.each["green"]))
     assert index.query("red", at_least=0.5, most=1).count == (expected >= 0.5).sum()
+
+
+def test_equal_photos_come_in_the_order_of_their_numbers(tmp_path):
+    for name in "dbcae":
+        picture(tmp_path / f"{name}.png", [("red", (0, 0, 40, 40))])
+    index = opened(tmp_path)
+    index.update()
+    picture(tmp_path / "0.png", [("red", (0, 0, 40, 40))])  # the first name, and the last number
+    index.update()
+    assert [one.path.stem for one in index.query("red", most=3).matches] == ["a", "b", "c"]
+    assert [one.path.stem for one in index.query("red", most=6).matches] == [*"abcde", "0"]
 
 
 def test_only_what_has_changed_is_read_again(folder, monkeypatch):
@@ -91,7 +105,7 @@ def test_only_what_has_changed_is_read_again(folder, monkeypatch):
     there = sorted(folder.rglob("*.png"))
     assert sorted(one.path for one in matches) == there
     expected = dict(zip(there, own(index.classifier, there)[:, 0], strict=True))
-    assert {one.path: one.probability for one in matches} == pytest.approx(expected, rel=4e-4)
+    assert {one.path: one.probability for one in matches} == pytest.approx(expected, rel=NEAR)
     assert max(one.number for one in matches) < COUNT + 1  # numbers are used again
 
 
@@ -134,7 +148,7 @@ def test_blocks_and_rows_answer_alike(folder, monkeypatch, block):
     assert 0 < rows < COUNT
     matches = index.query("green", most=COUNT).matches
     expected = own(index.classifier, [one.path for one in matches])[:, 1]
-    assert [one.probability for one in matches] == pytest.approx(expected.tolist(), rel=4e-4)
+    assert [one.probability for one in matches] == pytest.approx(expected.tolist(), rel=NEAR)
 
 
 def test_exclusive_outputs_add_up_and_independent_ones_do_not(folder):
@@ -147,7 +161,7 @@ def test_exclusive_outputs_add_up_and_independent_ones_do_not(folder):
     for word in ("most", "all", "d"):
         for match in index.query(word, most=2).matches:
             row = torch.from_numpy(own(classifier, [match.path])[0])
-            assert match.probability == pytest.approx(classifier.chance(row, labels.find(word).units), rel=1e-3)
+            assert match.probability == pytest.approx(classifier.chance(row, labels.find(word).units), rel=NEAR)
 
 
 def test_an_index_of_another_classifier_is_refused(folder):
@@ -159,6 +173,20 @@ def test_an_index_of_another_classifier_is_refused(folder):
     with pytest.raises(ExciteError, match="is of the classifier another colours"):
         opened(folder, trained)
     assert opened(folder, trained, fresh=True).update().added == COUNT
+
+
+def test_an_index_of_another_format_or_width_is_refused(folder):
+    index = opened(folder)
+    index.update()
+    for change, reason in {
+        "UPDATE facts SET value = '16' WHERE name = 'bits'": "is damaged",
+        "DELETE FROM facts WHERE name = 'bits'": "is damaged",
+        "UPDATE facts SET value = '1' WHERE name = 'format'": "is of another version of excite: --fresh",
+    }.items():
+        index.file.read(change)
+        with pytest.raises(ExciteError, match=reason):
+            opened(folder)
+    assert opened(folder, fresh=True).update().added == COUNT
 
 
 def test_no_other_file_is_touched(folder):
@@ -295,9 +323,9 @@ def test_workers_give_the_same(folder, monkeypatch):
 
 def test_a_large_index_is_small_and_quick(tmp_path):
     """As many photos as fit into two blocks, with the outputs of the default classifier."""
-    count, outputs = 2 * index_module.BLOCK, 1545
+    count, outputs = 2 * index_module.BLOCK, 3615
     file = IndexFile(tmp_path / "index.sqlite", ["words"])
-    codes = np.random.default_rng(0).integers(0, 65536, (count, outputs), dtype=np.uint16)
+    codes = np.random.default_rng(0).integers(0, 256, (count, outputs), dtype=np.uint8)
     names = [f"2024/summer holiday/IMG_{number:06d}.jpg".encode() for number in range(count)]
     for start in range(0, count, 2032):
         photos = [Photo(n, names[n], 3_000_000, 10**18, n.to_bytes(16)) for n in range(start, start + 2032)]

@@ -1,9 +1,9 @@
 """The file of an index: for each photo the probabilities of all outputs, in one SQLite database.
 
-A probability is stored as its log-odds in 16 bits, which keeps the order, and the value to 0.04 %. Photos have numbers,
-and 4064 numbers are a block. The codes of a block are stored by output unit, so that a question about a unit reads 8 KB
-for each block. New photos are rows of their own first; when an update ends, these are written into the blocks. The
-numbers of photos that are gone are used again.
+A probability is stored as its log-odds in 8 bits, in equal steps; the entries of embeddings, which take its place for
+classifiers of any words, in 16. Photos have numbers, and 4064 numbers are a block. The codes of a block are stored by
+output unit, so that a question about a unit reads 4 KB for each block. New photos are rows of their own first; when an
+update ends, these are written into the blocks. The numbers of photos that are gone are used again.
 
 Every change is one transaction with a rollback journal: a kill at any moment loses at most the photos being computed,
 and the index is a single file, which can be read from network file systems and read-only media too.
@@ -26,13 +26,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from excite.errors import ExciteError, NumberError
 
-Codes = NDArray[np.uint16]
+Codes = NDArray[np.uint8] | NDArray[np.uint16]
 Plane = NDArray[np.float32]
 
-FORMAT, OWNER = 1, 0x65786369  # of the file: its version, and SQLite's application_id
-BLOCK, PAGE = 4064, 2**15  # photos, and bytes of a page, which the codes of four units for a block fill
-LOWEST, HIGHEST = -24.0, 16.0  # log-odds: probabilities of 4e-11 and of 1 - 1e-7
-STEPS = 2**16 - 1
+FORMAT, OWNER = 2, 0x65786369  # of the file: its version, and SQLite's application_id
+BLOCK, PAGE = 4064, 2**15  # photos, and bytes of a page, which the 8-bit codes of eight units for a block fill
+RANGES = {8: (-15.0, 10.5), 16: (-24.0, 16.0)}  # of log-odds, by bits: p from 3e-7 to 1 - 3e-5, and 4e-11 to 1 - 1e-7
 FEWEST = 256  # new photos for which a block is written again
 PATIENCE = 30.0  # seconds for another process to finish its transaction
 TABLES = """
@@ -45,35 +44,45 @@ CREATE TABLE thumbnails (number INTEGER PRIMARY KEY, jpeg BLOB);
 """
 
 
-def encode(probabilities: ArrayLike) -> Codes:
-    """Probabilities as 16-bit codes: their log-odds from -24 to 16, in equal steps.
+def encode(probabilities: ArrayLike, bits: int = 8) -> Codes:
+    """Probabilities as codes of 8 or 16 bits: their log-odds within `RANGES`, in equal steps.
 
     Example:
-        >>> [f"{value:.4g}" for value in decode(encode([0.0, 1e-6, 0.25, 0.5, 1.0]))]
-        ['3.775e-11', '1e-06', '0.25', '0.5', '1']
+        >>> [f"{value:.4g}" for value in decode(encode([0.0, 0.25, 0.5, 1.0]))]
+        ['3.059e-07', '0.2497', '0.5', '1']
+        >>> [f"{value:.4g}" for value in decode(encode([0.0, 0.25, 0.5, 1.0], bits=16))]
+        ['3.775e-11', '0.25', '0.5', '1']
     """
     values = np.asarray(probabilities, dtype=np.float64)
     if not np.isfinite(values).all():
         raise NumberError("the classifier gives probabilities that are no numbers: they cannot be ranked")
     with np.errstate(divide="ignore"):
         odds = np.log(values) - np.log1p(-values)
-    return np.rint((odds.clip(LOWEST, HIGHEST) - LOWEST) * (STEPS / (HIGHEST - LOWEST))).astype(np.uint16)
+    lowest, highest = RANGES[bits]
+    steps = (odds.clip(lowest, highest) - lowest) * ((2**bits - 1) / (highest - lowest))
+    codes: Codes = np.rint(steps).astype(type_of(bits))
+    return codes
+
+
+def type_of(bits: int) -> np.dtype[Any]:
+    """The type of codes of so many bits."""
+    return np.dtype(f"<u{bits // 8}")
 
 
 def decode(codes: Codes) -> Plane:
     """The probabilities of codes; see `encode`."""
-    return np.take(_probabilities(), codes, mode="clip")  # which is quicker
+    return np.take(_probabilities(8 * codes.itemsize), codes, mode="clip")  # which is quicker
 
 
 @cache
-def _probabilities() -> Plane:
-    """The probability of each of the 65536 codes."""
-    return (1 / (1 + np.exp(-np.linspace(LOWEST, HIGHEST, STEPS + 1)))).astype(np.float32)
+def _probabilities(bits: int) -> Plane:
+    """The probability of each code."""
+    return (1 / (1 + np.exp(-np.linspace(*RANGES[bits], 2**bits)))).astype(np.float32)
 
 
 def _sealed(codes: Codes) -> bytes:
     """Codes as bytes with their checksum: a flipped bit would otherwise be another probability."""
-    content = codes.astype("<u2").tobytes()
+    content = codes.tobytes()
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 
@@ -97,11 +106,12 @@ class IndexFile:
     Args:
         path: the file; made where it is missing.
         identity: what the probabilities depend on: an index of anything else is refused.
+        bits: the width of its codes, 8 or 16: a fact of the file.
         fresh: remove what is there.
     """
 
-    def __init__(self, path: Path, identity: Sequence[str], *, fresh: bool = False) -> None:
-        self.path = path
+    def __init__(self, path: Path, identity: Sequence[str], *, bits: int = 8, fresh: bool = False) -> None:
+        self.path, self.bits = path, bits
         self._lock = threading.RLock()
         with self.errors_told():
             is_there = path.exists() and path.stat().st_size > 0
@@ -140,7 +150,7 @@ class IndexFile:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
     def _create(self, identity: Sequence[str]) -> None:
-        facts = {"format": FORMAT, "identity": list(identity), "outputs": 0}
+        facts = {"format": FORMAT, "identity": list(identity), "bits": self.bits, "outputs": 0}
         self.read(f"PRAGMA page_size = {PAGE}")
         self.read("PRAGMA auto_vacuum = INCREMENTAL")
         with self.writing() as write:
@@ -156,12 +166,14 @@ class IndexFile:
             raise ExciteError(f"{str(self.path)!r} is no index of excite: choose another --index")
         with self._sound():
             facts = {name: json.loads(value) for name, value in self.read("SELECT name, value FROM facts")}
-            version, known, self.outputs = facts["format"], list(facts["identity"]), int(facts["outputs"])
-        if version != FORMAT:
-            raise ExciteError(f"the index {str(self.path)!r} is of another version of excite: {again}")
+            if facts["format"] != FORMAT:
+                raise ExciteError(f"the index {str(self.path)!r} is of another version of excite: {again}")
+            known, bits, self.outputs = list(facts["identity"]), facts["bits"], int(facts["outputs"])
         if known != identity:
             which = f"{known[0]}, not {identity[0]}" if known[:1] != identity[:1] else f"another {known[0]}"
             raise ExciteError(f"the index {str(self.path)!r} is of the classifier {which}: {again}")
+        if bits != self.bits:
+            raise self.damaged("codes of another width")
 
     # Reading and writing.
 
@@ -218,7 +230,7 @@ class IndexFile:
         codes = content[:-4]
         if zlib.crc32(codes) != int.from_bytes(content[-4:], "little"):
             raise self.damaged("a checksum is wrong")
-        return np.frombuffer(codes, dtype="<u2")
+        return np.frombuffer(codes, type_of(self.bits))
 
     # Photos.
 
@@ -300,7 +312,7 @@ class IndexFile:
     def _pack(self, block: int) -> None:
         first, units = block * BLOCK, range(self.outputs)
         among = first, first + BLOCK - 1
-        values = np.zeros((self.outputs, min(BLOCK, self._count() - first)), np.uint16)
+        values = np.zeros((self.outputs, min(BLOCK, self._count() - first)), type_of(self.bits))
         for unit, part in self._parts(block, units).items():
             values[unit, : len(part)] = part
         for number, row in self.read("SELECT number, row FROM codes WHERE number BETWEEN ? AND ?", among):

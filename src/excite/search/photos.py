@@ -27,7 +27,7 @@ from excite.models import Classifier
 from excite.models.classifier import identity
 from excite.models.dual_encoder import OpenClassifier
 from excite.readouts.notebook import jpeg
-from excite.search.index import IndexFile, Photo, encode
+from excite.search.index import IndexFile, Photo, encode, type_of
 from excite.search.query import Answer, Question, ask, read_question
 from excite.vocabulary import Concept, Labels
 
@@ -84,7 +84,7 @@ class PhotoIndex:
         path = self.folder / NAME if file is None else Path(file)
         if not path.exists():
             find_images([str(self.folder)])  # an error where it has none: no file is left there
-        self.file = IndexFile(path, identity(classifier), fresh=fresh)
+        self.file = IndexFile(path, identity(classifier), bits=bits_of(classifier), fresh=fresh)
 
     def __len__(self) -> int:
         return len(self.file.numbers())
@@ -225,9 +225,15 @@ class PhotoIndex:
             Photo(photo.number, photo.path, one["size"], one["time"], one["content"], one["error"])
             for photo, one in zip(job.task, outcome["photos"], strict=True)
         ]
-        codes = [None if one["codes"] is None else np.frombuffer(one["codes"], np.uint16) for one in outcome["photos"]]
+        kind = type_of(self.file.bits)
+        codes = [None if one["codes"] is None else np.frombuffer(one["codes"], kind) for one in outcome["photos"]]
         self.file.add(photos, codes, [one["thumbnail"] for one in outcome["photos"]])
         yield from photos
+
+
+def bits_of(classifier: Classifier) -> int:
+    """The bits of each code: 8 for probabilities, 16 for the entries of embeddings, whose errors add up."""
+    return 16 if isinstance(classifier, OpenClassifier) else 8
 
 
 def state_of(file: Path) -> tuple[int, int]:
@@ -267,7 +273,8 @@ class IndexWork:
             if photo["error"] is None:
                 shapes[photo["input"].shape].append(photo)
         for group in shapes.values():
-            codes = encode(self._stored(torch.stack([photo["input"] for photo in group])))
+            stored = self._stored(torch.stack([photo["input"] for photo in group]))
+            codes = encode(stored, bits_of(self.classifier))
             for photo, row in zip(group, codes, strict=True):
                 photo["codes"] = row.tobytes()
         return {"photos": [{name: value for name, value in photo.items() if name != "input"} for photo in photos]}

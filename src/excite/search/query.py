@@ -162,7 +162,7 @@ def ask(index: PhotoIndex, question: Question, *, most: int, at_least: float, pr
     """The best photos for a question, see `PhotoIndex.query`.
 
     The concepts are taken as independent: the probability of all is the product of theirs, and of 1 - p for each that
-    is excluded.
+    is excluded. Equally probable photos come in the order of their numbers in the index.
     """
     if most < 1:
         raise DataError(f"at most {most} photos are none: ask for at least 1")
