@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from itertools import repeat
@@ -102,13 +103,16 @@ class EfficientNetLite0(nn.Module):
         return logits
 
 
-# Its weights, from a package of their own, classify ImageNet. Further output layers read the same features and are
-# stacked below ImageNet's, so that one forward pass serves all. They come with excite: ``everyday``, the 80 objects of
-# COCO (recipes/everyday_head.py), and ``words``, the words of captions (recipes/words_head.py). Their outputs are
-# independent of each other, while exactly one ImageNet class is true.
+# Its weights, from a package of their own, classify ImageNet. Further output layers are stacked below ImageNet's:
+# ``everyday``, the 80 objects of COCO, and ``words``, the words of captions. Their outputs are independent of each
+# other, while exactly one ImageNet class is true. Under them the upper blocks are other ones, trained together with
+# these layers, and so that ImageNet's outputs change little (recipes/tuned_network.py).
 
-HEADS = files("excite.models").joinpath("heads")  # the further output layers, with their labels
-EVERYDAY_UNITS, WORDS_UNITS = range(CLASSES, 1080), range(CLASSES, 1545)  # the independent outputs, see `excite.load`
+HEADS = files("excite.models").joinpath("heads")  # the tuned layers and the further output layers, with their labels
+SCALE = ".scale"  # ends the name of what int8 rows are multiplied with, [rows, 1]
+OPEN, OPEN_SIZE = "open", 384  # the embedding of images, with the scale and the bias of its logits; its size
+TUNED = "tuned"  # the convolutions of the upper blocks and the biases of their norms
+EVERYDAY_UNITS, WORDS_UNITS = range(CLASSES, 1080), range(CLASSES, 3615)  # the independent outputs, see `excite.load`
 OUR_NAMES = (  # of the parts in the weights file, as patterns; a block's norms are told from the stem's and the head's
     (r"_(blocks\.\d+)\.", r"\1."),
     (r"\._bn0", ".expand.norm"),
@@ -135,18 +139,52 @@ def published_weights() -> dict[str, Tensor]:
     return named
 
 
-def embedded_network(*heads: str) -> EfficientNetLite0:
-    """The network with its published weights and the named output layers below ImageNet's, in eval mode."""
+def shipped_weights(name: str) -> dict[str, Tensor]:
+    """The tensors of a file that comes with excite, in float32: half precision, or int8 rows and their scales."""
     from safetensors.torch import load
 
-    try:
-        tensors = published_weights()
+    tensors = load(HEADS.joinpath(f"{name}.safetensors").read_bytes())
+    scales = {key.removesuffix(SCALE): tensors.pop(key).float() for key in list(tensors) if key.endswith(SCALE)}
+    return {key: tensor.float() * scales.get(key, 1) for key, tensor in tensors.items()}
+
+
+def embedded_network(*heads: str) -> EfficientNetLite0:
+    """The network in eval mode: as published, or with its tuned layers and the named output layers below ImageNet's."""
+
+    def tensors() -> dict[str, Tensor]:
+        found = published_weights() | (shipped_weights(TUNED) if heads else {})
         for head in heads:
-            for name, added in load(HEADS.joinpath(f"{head}.safetensors").read_bytes()).items():
-                tensors[f"classifier.{name}"] = torch.cat([tensors[f"classifier.{name}"], added.float()])
+            for name, added in shipped_weights(head).items():
+                found[f"classifier.{name}"] = torch.cat([found[f"classifier.{name}"], added])
+        return found
+
+    return _filled(tensors)
+
+
+def embedded_tower() -> EfficientNetLite0:
+    """The image tower of ``open``, in eval mode: the tuned network with an embedding for its output."""
+
+    def tensors() -> dict[str, Tensor]:
+        weight = shipped_weights(OPEN)["weight"]
+        return (
+            published_weights()
+            | shipped_weights(TUNED)
+            | {
+                "classifier.weight": weight,
+                "classifier.bias": weight.new_zeros(len(weight)),
+            }
+        )
+
+    return _filled(tensors)
+
+
+def _filled(tensors: Callable[[], dict[str, Tensor]]) -> EfficientNetLite0:
+    """The network with these tensors; a ModelError where they cannot be read."""
+    try:
+        found = tensors()
         with torch.device("meta"):  # without random weights, which would be replaced at once
-            network = EfficientNetLite0(len(tensors["classifier.bias"]))
-        network.load_state_dict(tensors, strict=True, assign=True)
+            network = EfficientNetLite0(len(found["classifier.bias"]))
+        network.load_state_dict(found, strict=True, assign=True)
     except (ImportError, OSError, EOFError, KeyError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
         raise ModelError(
             "The weights of efficientnet-lite0 are missing or broken: "

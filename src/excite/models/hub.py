@@ -69,7 +69,7 @@ def hf_card(name: str) -> Card:
     def build(classes: int | None) -> nn.Module:
         if classes is not None and not is_dual:
             config.num_labels = classes
-        with _quiet(transformers):
+        with quiet(transformers):
             return whole(kind.from_config(config))
 
     def pretrained() -> nn.Module:
@@ -102,7 +102,7 @@ def hf_card(name: str) -> Card:
 def _of_hub(kind: Any, name: str, what: str, **more: Any) -> Any:
     """A part of a network on the hub, in a folder or in the hub's cache; code that comes with it is never run."""
     make, on_hub = partial(kind.from_pretrained, name, trust_remote_code=False, **more), not Path(name).is_dir()
-    with _quiet(transformers_package()):
+    with quiet(transformers_package()):
         return fetched(make, f"{what} of hf:{name}", hub=on_hub, remedy=GIVE_FOLDER)()
 
 
@@ -129,7 +129,7 @@ def _sides(config: Any) -> list[int]:
 
 
 @contextmanager
-def _quiet(transformers: ModuleType) -> Iterator[None]:
+def quiet(transformers: ModuleType) -> Iterator[None]:
     """Without the progress bars and the advice of transformers."""
     log = transformers.utils.logging
     level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
