@@ -37,7 +37,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "search": "grounding images io jobs methods models readouts vocabulary",
     "training": "datasets images io jobs metrics models propagation tags vocabulary",
     "__init__": "api attention export grounding methods models propagation session session_cache",
-    "autolabel": "api attention images io jobs methods models readouts vocabulary",
+    "autolabel": "api attention images io jobs methods models readouts session vocabulary",
     "experiments": (
         "attention datasets export grounding images io jobs methods metrics models propagation readouts "
         "session vocabulary"
