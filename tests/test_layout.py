@@ -39,7 +39,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "__init__": "api attention export grounding methods models propagation session session_cache",
     "autolabel": "api attention images io jobs methods models readouts session vocabulary",
     "experiments": (
-        "attention datasets export grounding images io jobs methods metrics models propagation readouts "
+        "attention autolabel datasets export grounding images io jobs methods metrics models propagation readouts "
         "session vocabulary"
     ),
     "web": "attention grounding images io methods models readouts search session session_cache vocabulary",

@@ -295,11 +295,17 @@ class AttendWork:
         return Prepared(read, inputs, read.image if self.drawing is None else shrunk(read.image, self.drawing.longest))
 
     def _look(self, prepared: Prepared) -> Seen:
-        """The maps, and what they say; boxes only of what is probable enough, as they take longer than the maps."""
+        return self.told(prepared, self.maps(prepared))
+
+    def maps(self, prepared: Prepared) -> Sequence[AttentionMap]:
+        """The maps of an image."""
         query, method = self.query, find_method(self.query.method)
         against = query.against or None
         session = Session(self.classifier, prepared.inputs, [method], layer=query.layers, against=against)
-        (maps,) = session.attend(method, [query.concepts], [prepared.read.image])
+        return session.attend(method, [query.concepts], [prepared.read.image])[0]
+
+    def told(self, prepared: Prepared, maps: Sequence[AttentionMap]) -> Seen:
+        """What the maps say; boxes only of what is probable enough, as they take longer than the maps."""
         return Seen(prepared, maps, [self._row(found, prepared.read.size) for found in maps])
 
     def _row(self, found: AttentionMap, size: tuple[int, int]) -> dict[str, Any]:
