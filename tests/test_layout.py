@@ -133,15 +133,15 @@ def test_what_is_printed_goes_through_the_console():
 
 
 LIMITS = {
-    "lines": 41_500,
+    "lines": 42_400,
     "files": 220,
     "entries of the package": 26,
     "lines of the longest file": 500,
     "modules with one importer": 80,
     "files with one public definition": 80,
     "lines of rules.py, operations.py and provenance.py": 1_100,
-    "files that attend and overlay run through": 26,
-    "functions that attend and overlay run through": 307,
+    "files that attend and overlay run through": 27,
+    "functions that attend and overlay run through": 316,
 }
 
 

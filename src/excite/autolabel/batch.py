@@ -270,7 +270,8 @@ class AttendWork:
     def __call__(self, task: AttendTask) -> dict[str, Any]:
         """The query, the maps of an image as plain values, and the files written for them."""
         read, prepare, look, write = self.stages
-        return write(look(prepare(read(task))))
+        answer: dict[str, Any] = write(look(prepare(read(task))))
+        return answer
 
     @property
     def stages(self) -> tuple[Callable[[Any], Any], ...]:

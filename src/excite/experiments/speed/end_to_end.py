@@ -6,7 +6,6 @@ Both take turns in one process, a few photographs each, so that whatever else th
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -125,7 +124,7 @@ class EndToEnd:
 
     def _parts(self, work: AttendWork, tasks: Sequence[AttendTask]) -> dict[str, float]:
         """Milliseconds of each part for one photograph, one after the other, without threads beside."""
-        spent: Counter[str] = Counter()
+        spent = dict.fromkeys(PARTS, 0.0)
         read, prepare, _, write = work.stages
 
         def part(name: str, call: Callable[..., Any], *given: Any) -> Any:
