@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from excite.propagation.rules import Rule
 
 DEARER = 1.5  # a step up takes about so many times as long as a step down, for as many signals
-MOST = 2**27  # elements of all readings at the largest layer: half a gigabyte of float32
+MOST = 2**25  # elements of all readings at the largest layer: 128 MB of float32
 POINTWISE = frozenset(["Relu", "Hardtanh", "Threshold", "Clone", "Alias", "Contiguous", "Clamp", "ClampMin"])  # nodes
 COPYING = frozenset(
     "View UnsafeView ReshapeAlias Squeeze Unsqueeze Permute Transpose T Cat Slice Select MaxPool2DWithIndices".split()
@@ -68,7 +68,8 @@ def _is_suitable(graph: Subgraph) -> bool:
         return False
     ((probe,), ((start, _),)) = graph.probes, graph.starts
     one = probe.dim() == 4 and probe.shape[0] == outputs_of(start)[0].shape[0] == 1
-    return one and probe.dtype in {torch.float32, torch.float64} and all(map(_is_known, graph.steps))
+    kinds = {each.dtype for node, _, _ in graph.steps for each in outputs_of(node)}
+    return one and kinds <= {probe.dtype} <= {torch.float32, torch.float64} and all(map(_is_known, graph.steps))
 
 
 class Plan:
