@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from excite.propagation.graph import Subgraph
     from excite.propagation.rules import Rule
 
-DEARER = 1.5  # a step up takes about so many times as long as a step down, for as many signals
+DEARER = 2.0  # a step up takes about so many times as long as a step down, for as many signals
 MOST = 2**25  # elements of all readings at the largest layer: 128 MB of float32
 POINTWISE = frozenset(["Relu", "Hardtanh", "Threshold", "Clone", "Alias", "Contiguous", "Clamp", "ClampMin"])  # nodes
 COPYING = frozenset(
