@@ -17,7 +17,7 @@ import torch
 from PIL import Image, ImageCms
 
 from excite.errors import ImageError
-from excite.images import ORIENTATION_TAG, find_images, read_image
+from excite.images import ORIENTATION_TAG, find_images, read_image, read_reduced
 
 RED, GREEN, BLUE, WHITE, BLACK = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0)
 
@@ -422,3 +422,27 @@ class TestFindImages:
             find_images(["a.png", pattern])
         with pytest.raises(ImageError, match="no images were named"):
             find_images([])
+
+
+class TestReduced:
+    @pytest.mark.parametrize("form", ["JPEG", "MPO"])
+    def test_a_large_jpeg_is_decoded_smaller_and_looks_the_same(self, tmp_path, form):
+        smooth = photograph(64, 48).resize((640, 480), Image.Resampling.BICUBIC)
+        for orientation in (1, 6, 8, 3):
+            exif = Image.Exif()
+            exif[ORIENTATION_TAG] = orientation
+            smooth.save(tmp_path / "a.jpg", form, quality=95, exif=exif)
+            whole, (small, size) = read_image(tmp_path / "a.jpg"), read_reduced(tmp_path / "a.jpg", (150, 100))
+            assert (size, small.size) == (whole.size, (whole.width // 4, whole.height // 4))
+            same = np.asarray(whole.resize((32, 32)), float) - np.asarray(small.resize((32, 32)), float)
+            assert abs(same).mean() < 1
+
+    @pytest.mark.parametrize(
+        ("size", "name", "least"),
+        [((640, 480), "a.png", (10, 10)), ((641, 480), "a.jpg", (10, 10)), ((640, 480), "a.jpg", (330, 1)),
+         ((640, 480), "a.jpg", (1, 250)), ((640, 480), "a.jpg", None)],
+    )  # fmt: skip
+    def test_others_are_decoded_whole(self, tmp_path, size, name, least):
+        photograph(64, 48).resize(size).save(tmp_path / name)
+        image, whole = read_reduced(tmp_path / name, least)
+        assert image.size == whole == size

@@ -37,9 +37,9 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "search": "grounding images io jobs methods models readouts vocabulary",
     "training": "datasets images io jobs metrics models propagation tags vocabulary",
     "__init__": "api attention export grounding methods models propagation session session_cache",
-    "autolabel": "api attention images io jobs methods models readouts vocabulary",
+    "autolabel": "api attention images io jobs methods models readouts session vocabulary",
     "experiments": (
-        "attention datasets export grounding images io jobs methods metrics models propagation readouts "
+        "attention autolabel datasets export grounding images io jobs methods metrics models propagation readouts "
         "session vocabulary"
     ),
     "web": "attention grounding images io methods models readouts search session session_cache vocabulary",
@@ -133,15 +133,15 @@ def test_what_is_printed_goes_through_the_console():
 
 
 LIMITS = {
-    "lines": 41_500,
+    "lines": 42_400,
     "files": 220,
     "entries of the package": 26,
     "lines of the longest file": 500,
     "modules with one importer": 80,
     "files with one public definition": 80,
     "lines of rules.py, operations.py and provenance.py": 1_100,
-    "files that attend and overlay run through": 26,
-    "functions that attend and overlay run through": 307,
+    "files that attend and overlay run through": 27,
+    "functions that attend and overlay run through": 316,
 }
 
 

@@ -209,23 +209,25 @@ class AttentionMap:
         """
         return to_numpy(self.values)
 
-    def to_dict(self, *, alpha: float | None = None, mode: Mode = "bicubic") -> dict[str, Any]:
+    def to_dict(self, *, alpha: float | None = None, mode: Mode = "bicubic", boxes: bool = True) -> dict[str, Any]:
         """The answer in plain Python values, ready for JSON; the values themselves are left to `save`.
 
-        ``alpha`` and ``mode`` are those of `box`; with ``alpha``, there is no other box.
+        ``alpha`` and ``mode`` are those of `box`; with ``alpha``, there is no other box. Without ``boxes`` none are
+        looked for, which would take longer than the map: both ``box`` and ``boxes`` are None.
 
         Example:
             >>> AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).to_dict()["point"]
             [0, 0]
         """
-        point, box = self.point(mode), self.box(alpha, mode)
-        boxes = self.boxes() if alpha is None and self.objects is not None else [box] if box else []
+        point, box = self.point(mode), self.box(alpha, mode) if boxes else None
+        several = boxes and alpha is None and self.objects is not None
+        found = self.boxes() if several else [box] if box else []
         return {
             "concept": self.concept,
             "probability": None if self.probability is None else float(self.probability),
             "point": None if point is None else list(point),
             "box": None if box is None else list(box),
-            "boxes": [list(each) for each in boxes],
+            "boxes": [list(each) for each in found] if boxes else None,
             "mass": float(self.mass),
             "layer": self.layer,
             "method": self.method,

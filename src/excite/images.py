@@ -35,6 +35,7 @@ CHANNELS = (1, 3, 4)  # grey, RGB, RGB with opacity
 ORIENTATION_TAG = 0x0112  # the EXIF entry of the orientation: 1 is upright
 TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
 UPRIGHT = {number: Image.Transpose[name] for number, name in enumerate(TURNS.split(), start=2)}  # by orientation
+SIDEWAYS = range(5, 9)  # orientations whose stored width is the height
 MOST_PIXELS = {"AVIF": 60_000_000, "JPEG2000": 30_000_000, "WEBP": 50_000_000}  # decoders that take much more memory
 STRIP = 2**20  # pixels that are converted at a time
 FREE = {  # photographs inside scikit-image, with free licences
@@ -147,8 +148,36 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
     if isinstance(source, np.ndarray):
         return _from_array(source, "the array")
     if isinstance(source, str | os.PathLike):
-        return _from_file(Path(os.fsdecode(source)))
+        return _from_file(Path(os.fsdecode(source)))[0]
     raise ImageError(f"{type(source).__name__} is not an image: pass a file name, a PIL image, an array or a tensor.")
+
+
+Size = tuple[int, int]
+
+
+def read_reduced(path: Path, least: Size | None) -> tuple[Image.Image, Size]:
+    """As `read_image`, from a file, with the upright size of the whole image; a large JPEG may be decoded smaller.
+
+    It is decoded at a half, a quarter or an eighth of its size, whichever is the smallest at which its longer and
+    shorter side keep ``least`` pixels (None: whole) and which is in whole pixels: else its content would be stretched,
+    if by less than a pixel. Other formats are always decoded whole.
+    """
+    return _from_file(path, least)
+
+
+def reduced_size(whole: Size, least: Size) -> Size:
+    """The size at which a JPEG may be decoded in place of the whole one: see `read_reduced`.
+
+    Example:
+        >>> reduced_size((4032, 3024), (1600, 832)), reduced_size((4031, 3024), (1600, 832))
+        ((2016, 1512), (4031, 3024))
+    """
+    longest, shortest = least
+    for part in (8, 4, 2):
+        size = whole[0] // part, whole[1] // part
+        if whole == (size[0] * part, size[1] * part) and max(size) >= longest and min(size) >= shortest:
+            return size
+    return whole
 
 
 def decode_image(content: bytes, name: str = "the image", *, most_pixels: int | None = None) -> Image.Image:
@@ -172,8 +201,8 @@ def readable_formats() -> list[str]:
     return [known for known in FORMATS if known in Image.OPEN]
 
 
-def _from_file(path: Path) -> Image.Image:
-    """Open a file, after checking that it is a regular one."""
+def _from_file(path: Path, least: Size | None = None) -> tuple[Image.Image, Size]:
+    """Read a file, after checking that it is a regular one; see `read_reduced`."""
     name = repr(str(path))
     try:
         about = path.stat()
@@ -189,7 +218,14 @@ def _from_file(path: Path) -> Image.Image:
         raise ImageError(f"{name} is empty (0 bytes): copy or download it again.")
     try:
         with path.open("rb") as file:
-            return _decoded(_opened(file, name), name)
+            image = _opened(file, name)
+            whole = image.size
+            if least is not None and image.format in {"JPEG", "MPO"}:
+                image.draft(image.mode, reduced_size(whole, least))
+            picture, small = _decoded(image, name), image.size
+            if small == whole:
+                return picture, picture.size
+            return picture, whole[::-1] if image.getexif().get(ORIENTATION_TAG, 1) in SIDEWAYS else whole
     except OSError as error:
         raise ImageError(f"{name} cannot be opened: {_reason(error)}; check its permissions.") from error
 

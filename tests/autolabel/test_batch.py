@@ -16,6 +16,7 @@ from torch import nn
 from excite.autolabel import batch as module
 from excite.autolabel.batch import AttendQuery, Batch, Drawing, split_arguments
 from excite.errors import ConceptError, ExciteError, ImageError, LayerError
+from excite.images import read_reduced as reduced
 from excite.jobs import Executor, ResultStore
 from excite.models import MODELS, Card, Choice, Preprocess
 from excite.vocabulary import Labels
@@ -42,8 +43,8 @@ def tiny_card(monkeypatch):
 @pytest.fixture
 def looks(monkeypatch):
     """For each call of the classifier the number of its threads."""
-    seen, attend = [], module.attend
-    monkeypatch.setattr(module, "attend", lambda *a, **k: seen.append(torch.get_num_threads()) or attend(*a, **k))
+    seen, session = [], module.Session
+    monkeypatch.setattr(module, "Session", lambda *a, **k: seen.append(torch.get_num_threads()) or session(*a, **k))
     return seen
 
 
@@ -61,6 +62,12 @@ def picture(path, seed=0, size=(30, 20)):
     values = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     Image.fromarray(values).save(path)
     return path
+
+
+def turned(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
 
 
 def size_of(path):
@@ -147,10 +154,11 @@ class TestResuming:
         looks.clear()
         run(photos_of(folder), stop_after=2)
         before = files()
-        assert len(looks) == len(store()) == 2
+        assert (len(looks), len(store())) == (3, 2), "the third was being looked at"
+        looks.clear()
         answers, _ = run(photos_of(folder))
-        assert len(looks) == 3
-        drawn = before.keys() - {"answers.jsonl"}
+        assert len(looks) == 1
+        drawn = {name for name in before if name[0] in "01"}
         assert "index.html" not in before
         assert drawn
         assert {name: files()[name] for name in drawn} == {name: before[name] for name in drawn}
@@ -160,9 +168,9 @@ class TestResuming:
         monkeypatch.chdir(tmp_path / "elsewhere")
         answers, _ = run(photos_of("../photos"), out="../out")
         assert (answers[0]["image"], answers[0]["maps"][0]["overlay"]) == ("../photos/0.png", "../out/0.cat.jpg")
-        assert len(looks) == 3
+        assert len(looks) == 1
         run(photos_of("../photos/0.png"), out="../out")
-        assert (len(looks), len(store("../out"))) == (4, 3), "one image alone is always looked at, and has one line"
+        assert (len(looks), len(store("../out"))) == (2, 3), "one image alone is always looked at, and has one line"
 
     def test_after_a_stop_between_the_files_and_the_line(self, folder, monkeypatch, looks):
         with monkeypatch.context() as patched:
@@ -170,8 +178,9 @@ class TestResuming:
             with pytest.raises(KeyboardInterrupt):
                 run(photos_of(folder))
         assert (Path("out") / "0.cat.jpg").exists()
+        looks.clear()
         assert len(run(photos_of(folder))[0]) == 3
-        assert len(looks) == 4
+        assert len(looks) == 3
 
     @pytest.mark.parametrize("damage", [b"\xff\xfe half\x00", b"17", b'{"key": "a"}', b"[" * 100_000])
     def test_lines_that_are_no_answers_or_cut_off(self, folder, looks, damage):
@@ -275,6 +284,38 @@ class TestReport:
             assert len(looks) == asked, drawing
         assert self.run(folder, looks, kind="png", longest=None)[1] == [[True] * 3] * 3
         assert len(looks) == 3
+
+    def test_boxes_are_found_for_what_is_probable_only(self, folder, looks):
+        def boxed(**options):
+            looks.clear()
+            answers, _ = run(photos_of(folder), "cat", "dog", **options)
+            return [(found["probability"], found["boxes"]) for answer in answers for found in answer["maps"]]
+
+        chances = sorted(chance for chance, _ in boxed(out="all"))
+        for at_least, drawn, missing, times in ((chances[3], True, 3, 3), (1.0, False, 6, 3), (0.0, False, 0, 3)):
+            drawing = Drawing(at_least=at_least) if drawn else None
+            found = boxed(drawing=drawing, at_least=at_least)
+            assert [boxes is None for _, boxes in found] == [chance < at_least for chance, _ in found]
+            assert (sum(boxes is None for _, boxes in found), len(looks)) == (missing, times)
+        assert None not in [boxes for _, boxes in boxed(drawing=None, at_least=1.0)]
+        assert not looks, "more boxes than asked for are no reason to look again"
+        ((answer,), _) = run(photos_of(folder / "0.png"), "cat", drawing=None, at_least=1.0)
+        assert answer["maps"][0]["boxes"] is not None, "an image alone has its boxes"
+
+    def test_large_photographs_are_decoded_smaller_and_answered_in_their_own_pixels(self, folder, monkeypatch):
+        values = np.random.default_rng(7).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        large = Image.fromarray(values).resize((3328, 2496), Image.Resampling.BICUBIC)
+        large.save(folder / "large.jpg", quality=95, exif=turned(6))
+        read = []
+        monkeypatch.setattr(module, "read_reduced", lambda *a: read.append(reduced(*a)) or read[-1])
+        (small,), _ = run(photos_of(folder / "large.jpg"), "cat", out="small")
+        (whole,), _ = run(photos_of(folder / "large.jpg"), "cat", out="whole", drawing=Drawing(longest=None))
+        assert [(image.size, size) for image, size in read] == [((1248, 1664), (2496, 3328)), ((2496, 3328),) * 2]
+        one, other = small["maps"][0], whole["maps"][0]
+        assert one["probability"] == pytest.approx(other["probability"], abs=1e-3)
+        near = 3328 / 16 / 3  # pixels: a third of a position of the map
+        assert one["point"] == pytest.approx(other["point"], abs=near)
+        assert np.ravel(one["boxes"]) == pytest.approx(np.ravel(other["boxes"]), abs=near)
 
     def test_drawings_are_small_unless_their_size_is_asked_for(self, folder):
         for number in range(2):

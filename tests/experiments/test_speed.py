@@ -13,6 +13,8 @@ from torch import nn
 
 from excite.errors import DataError, ModelError
 from excite.experiments.speed import run as speed_run
+from excite.experiments.speed.end_to_end import PARTS, EndToEnd, known_words
+from excite.experiments.speed.end_to_end import columns as way_columns
 from excite.experiments.speed.report import FIELDS, columns, headline, merged, speed_figure, write_tables
 from excite.experiments.speed.run import MOST_MAPS, QUICK, REQUIRED, Plan, SpeedBench, SpeedTask
 from excite.experiments.speed.timing import (
@@ -27,9 +29,12 @@ from excite.experiments.speed.timing import (
     in_own_process,
     open_network,
     peak_of,
+    photograph,
     spread,
 )
 from excite.jobs import ResultStore
+from excite.models import MODELS, Card, Choice, Preprocess
+from excite.vocabulary import Labels
 
 
 class Track:
@@ -318,3 +323,28 @@ def test_the_memory_of_a_real_map():
     for method, least in (("c-mwp", 5), ("forward", -1)):
         found = speed_run.measure_memory(SpeedTask("memory", "efficientnet-lite0", method=method), 1, "cpu")
         assert least < found["peak_mb"] < 500
+
+
+def test_the_whole_way_of_photographs_beside_plain_torch(tmp_path, monkeypatch):
+    """Every photograph is seen and written; the parts add up to one; nothing is left but the answer."""
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3))
+    card = Card(
+        name="tiny", build=lambda _: net, pretrained=net.eval, preprocess=Preprocess(24), layers=("1",),
+        labels=lambda: Labels(["tench", "dog", "cat"]), description="for these tests", source="made here",
+    )  # fmt: skip
+    monkeypatch.setitem(MODELS, "tiny", card)
+    for name in "abc":
+        photograph((40, 60)).save(tmp_path / f"{name}.jpg")
+    out, choice = tmp_path / "out", Choice("tiny")
+    out.mkdir()
+    classifier = choice.load()
+    assert list(known_words(classifier, 3)) == ["dog", "cat", "0"]
+    for at_least, drawn in ((0.0, 6), (1.0, 0)):
+        row = EndToEnd(choice, classifier, sorted(tmp_path.glob("*.jpg")), 2, 1, at_least).row(out, 0.0)
+        assert (row["photographs"], row["overlays"], row["turns"]) == (3, drawn, 6)
+        assert list(row["milliseconds"]) == list(PARTS)
+        assert row["low"] <= row["ratio_to_plain"] <= row["high"]
+        assert row["ratio_to_plain"] == pytest.approx(row["plain_per_second"] / row["per_second"], rel=0.9)
+        assert json.dumps(row)
+        assert len(way_columns(row)["x plain"].split()) == 2
+    assert list(out.iterdir()) == []

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import warnings
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ import torch
 from excite.errors import ExciteError, ImageError, LayerError
 from excite.jobs import Executor, Job, ResultStore
 from excite.jobs import executor as processes
-from excite.jobs.executor import AHEAD, in_order
+from excite.jobs.executor import AHEAD, in_order, in_stages
 from excite.jobs.loop import answered, run
 
 
@@ -48,6 +49,41 @@ def test_the_same_order_whatever_is_known(known):
     assert [outcome["n"] for _, outcome in found] == list(range(300))
     assert watched.submitted == sum(job.known is None for job in jobs)
     assert watched.most == min(5, watched.submitted)
+
+
+def test_in_stages_the_next_is_prepared_and_the_last_is_written_while_one_is_seen():
+    """In the order of the jobs, the first and third stage in this thread; what is known or broken is passed by."""
+    prepared, seen = ([threading.Event() for _ in range(5)] for _ in range(2))
+    last, here, others = 4, set(), set()
+
+    def read(task):
+        here.add(threading.get_ident())
+        if task > last:
+            raise ImageError("broken")
+        return task
+
+    def prepare(task):
+        others.add(threading.get_ident())
+        prepared[task].set()
+        return task
+
+    def look(task):
+        here.add(threading.get_ident())
+        seen[task].set()
+        return task, task == last or prepared[task + 1].wait(10)
+
+    def write(looked):
+        others.add(threading.get_ident())
+        task, beside = looked
+        return {"n": task, "beside": beside and (task == last or seen[task + 1].wait(10))}
+
+    jobs = [*map(Job, range(6)), Job(6, known={"n": 6})]
+    found = list(in_stages((read, prepare, look, write), jobs))
+    assert [job for job, _ in found] == jobs
+    assert [outcome for _, outcome in found[:5]] == [{"n": n, "beside": True} for n in range(5)]
+    assert [str(found[5][1]), found[6][1]] == ["broken", {"n": 6}]
+    assert here == {threading.get_ident()}
+    assert not here & others
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -2,28 +2,33 @@
 
 import glob
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from PIL import Image
+from torch import Tensor
 
 from excite import __version__
-from excite.api import attend
 from excite.attention import AttentionMap, compare
 from excite.errors import ConceptError, ExciteError, ImageError
-from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument, read_image
+from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument, read_image, read_reduced
 from excite.io.cache import fingerprint
 from excite.io.drawn import draw, file_names, is_drawn, map_names, shrunk
 from excite.io.files import save_npy
 from excite.jobs import Entry, Executor, ResultStore
 from excite.jobs.loop import answered
-from excite.models import Choice, Classifier
+from excite.methods import find_method
+from excite.methods.excitation import LARGER
+from excite.models import Choice, Classifier, Preprocess
+from excite.readouts.box import scaled_box, scaled_point
 from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
 from excite.readouts.overlay import Style
+from excite.session import Session
 
 Answer = dict[str, Any]
 Row = Mapping[str, Any]  # `AttentionMap.to_dict`, and the name of its overlay
@@ -88,7 +93,9 @@ class Batch:
     ``drawing`` names (``picture.concept.jpg``; None: no files); of several images the page ``index.html``, of one alone
     all overlays and a figure with them (``picture-maps.jpg``). With ``arrays``, every map is drawn and saved as NPY. A
     second run over several images skips those whose image, query and files are unchanged. A file that excite has not
-    drawn, or for another question, is never overwritten.
+    drawn, or for another question, is never overwritten. Of several images, boxes are found for concepts that are
+    ``at_least`` so probable, or drawn: they take several times as long as maps, and mean nothing in an image without
+    the concept. ``boxes`` of others are None.
     """
 
     def __init__(
@@ -99,6 +106,7 @@ class Batch:
         drawing: Drawing | None = Drawing(),  # noqa: B008 - frozen
         arrays: bool = False,
         fresh: bool = False,
+        at_least: float = 0.0,
     ) -> None:
         _check_folder(out)
         self.out = out
@@ -106,7 +114,8 @@ class Batch:
         self.failures: list[str] = []
         self.page: Path | None = None  # once it is written
         self.drawing = drawing
-        self.work = AttendWork(query.model.load(), query, out, drawing, arrays)
+        least = at_least if drawing is None else min(at_least, drawing.at_least)
+        self.work = AttendWork(query.model.load(), query, out, drawing, arrays, least)
         labels = self.work.classifier.labels
         if labels is not None:  # an unknown concept is an error now, not after a thousand images
             for concept in (*(query.concepts or ()), *query.against):
@@ -132,9 +141,10 @@ class Batch:
     def _run(self, photos: Sequence[Path], executor: Executor, *, alone: bool) -> Generator[Answer, None, None]:
         work, files = self.work, file_names(photos)
         if work.drawing is not None:
-            drawing = replace(work.drawing, sheet=alone)
-            every = alone or work.arrays
-            work = replace(work, drawing=replace(drawing, at_least=0.0, most=None) if every else drawing)
+            work = replace(work, drawing=replace(work.drawing, sheet=alone))
+        if alone or work.arrays:
+            drawing = work.drawing and replace(work.drawing, at_least=0.0, most=None)
+            work = replace(work, drawing=drawing, at_least=0.0)
         outcomes = answered(
             work,
             (AttendTask(photo, files[photo]) for photo in photos),
@@ -202,6 +212,30 @@ class AttendTask:
     files: str
 
 
+class Picture(NamedTuple):
+    """An image that was read, perhaps smaller than it is, and the whole one's size."""
+
+    task: AttendTask
+    image: Image.Image
+    size: tuple[int, int]
+
+
+class Prepared(NamedTuple):
+    """An image with the network's inputs for each scale, and as large as it is drawn."""
+
+    read: Picture
+    inputs: Mapping[float, Tensor]
+    small: Image.Image
+
+
+class Seen(NamedTuple):
+    """An image with its maps, and what they say."""
+
+    prepared: Prepared
+    maps: Sequence[AttentionMap]
+    rows: Sequence[dict[str, Any]]
+
+
 @dataclass(frozen=True, eq=False)
 class AttendWork:
     """Computes the maps of one image and writes its files: overlays, and the maps as NPY."""
@@ -211,6 +245,7 @@ class AttendWork:
     out: Path
     drawing: Drawing | None
     arrays: bool
+    at_least: float = 0.0  # the least probability of a concept whose boxes are looked for
 
     def key(self, task: AttendTask) -> str:
         """Changes when the image, the query or the program does; which concepts are drawn is left to `has_files`."""
@@ -225,6 +260,8 @@ class AttendWork:
         drawn = {row["concept"] for row in rows if row["overlay"] is not None}
         if self.drawing is not None and not self.drawing.drawn(rows) <= drawn:
             return False
+        if any(row["boxes"] is None and row["probability"] >= self.at_least for row in rows):
+            return False
         try:
             return all((self.out / name).stat().st_mtime_ns == time for name, time in entry["files"].items())
         except OSError:
@@ -232,29 +269,70 @@ class AttendWork:
 
     def __call__(self, task: AttendTask) -> dict[str, Any]:
         """The query, the maps of an image as plain values, and the files written for them."""
-        query, picture = self.query, read_image(task.photo)
-        maps = attend(
-            self.classifier,
-            picture,
-            query.concepts,
-            layer=query.layers,
-            method=query.method,
-            against=query.against or None,
-        )
-        rows: list[dict[str, Any]] = [{**found.to_dict(alpha=query.alpha), "overlay": None} for found in maps]
-        written = [*self._files(task, picture, maps, rows)]
-        files = {path.name: path.stat().st_mtime_ns for path in written}
-        return {"image": str(task.photo), "question": query.told(), "maps": rows, "files": files}
+        read, prepare, look, write = self.stages
+        answer: dict[str, Any] = write(look(prepare(read(task))))
+        return answer
 
-    def _files(
-        self, task: AttendTask, picture: Image.Image, maps: Sequence[AttentionMap], rows: Sequence[dict[str, Any]]
-    ) -> Iterator[Path]:
+    @property
+    def stages(self) -> tuple[Callable[[Any], Any], ...]:
+        """The same in four parts, of which the second and fourth may run beside those of other images."""
+        return self._read, self._prepare, self._look, self._write
+
+    def _read(self, task: AttendTask) -> Picture:
+        return Picture(task, *read_reduced(task.photo, self._least))
+
+    @cached_property
+    def _least(self) -> tuple[int, int] | None:
+        """How large JPEGs are at least decoded: for drawings, and twice as large as the network's larger scale."""
+        prepare = self.classifier.preprocess
+        whole = self.drawing is not None and self.drawing.longest is None
+        if whole or not isinstance(prepare, Preprocess) or not prepare.antialias:
+            return None
+        return LONGEST, 2 * prepare.scaled(LARGER).shorter_side
+
+    def _prepare(self, read: Picture) -> Prepared:
+        scales = find_method(self.query.method).scales
+        inputs = {scale: self.classifier.prepared(read.image, scale)[None] for scale in scales}
+        return Prepared(read, inputs, read.image if self.drawing is None else shrunk(read.image, self.drawing.longest))
+
+    def _look(self, prepared: Prepared) -> Seen:
+        return self.told(prepared, self.maps(prepared))
+
+    def maps(self, prepared: Prepared) -> Sequence[AttentionMap]:
+        """The maps of an image."""
+        query, method = self.query, find_method(self.query.method)
+        against = query.against or None
+        session = Session(self.classifier, prepared.inputs, [method], layer=query.layers, against=against)
+        return session.attend(method, [query.concepts], [prepared.read.image])[0]
+
+    def told(self, prepared: Prepared, maps: Sequence[AttentionMap]) -> Seen:
+        """What the maps say; boxes only of what is probable enough, as they take longer than the maps."""
+        return Seen(prepared, maps, [self._row(found, prepared.read.size) for found in maps])
+
+    def _row(self, found: AttentionMap, size: tuple[int, int]) -> dict[str, Any]:
+        """A map as plain values, with coordinates in an image of that size."""
+        quick = self.query.alpha is not None or found.objects is None
+        row = found.to_dict(alpha=self.query.alpha, boxes=quick or (found.probability or 0.0) >= self.at_least)
+        if size != found.image_size:
+            to_whole = partial(scaled_box, size=found.image_size, other=size)
+            row["point"] = row["point"] and list(scaled_point(row["point"], found.image_size, size))
+            row["box"] = row["box"] and list(to_whole(row["box"]))
+            row["boxes"] = row["boxes"] and [list(to_whole(box)) for box in row["boxes"]]
+        return {**row, "overlay": None}
+
+    def _write(self, seen: Seen) -> dict[str, Any]:
+        files = {path.name: path.stat().st_mtime_ns for path in self._files(seen)}
+        photo = str(seen.prepared.read.task.photo)
+        return {"image": photo, "question": self.query.told(), "maps": seen.rows, "files": files}
+
+    def _files(self, seen: Seen) -> Iterator[Path]:
         """Write the overlays, the maps and the figure of all; the name of each overlay is put into its row."""
-        query, drawing = self.query, self.drawing
-        small = picture if drawing is None else shrunk(picture, drawing.longest)
+        query, drawing, maps, rows = self.query, self.drawing, seen.maps, seen.rows
+        small, read = seen.prepared.small, seen.prepared.read
+        task = read.task
         question = {**asdict(replace(query, concepts=None, layers=None)), "model": query.model.asked()}
         asked: list[object] = [os.path.realpath(task.photo), question]
-        asked += [small.size] if small.size != picture.size else []
+        asked += [small.size] if small.size != read.size else []
         asked += [drawing.style] if drawing is not None and drawing.style != "heat" else []
         about = [[found.concept, found.units, found.layer] for found in maps]
         wanted = set() if drawing is None else drawing.drawn(rows)

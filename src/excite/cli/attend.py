@@ -69,7 +69,8 @@ def command(
     jobs: options.JobOptions,
     out: Annotated[Path, Option(help="The folder for overlays and results.")] = Path("excite-out"),
     at_least: Annotated[
-        float, Option(min=0, max=1, metavar="P", help="Of several images: print and draw what is at least so probable.")
+        float,
+        Option(min=0, max=1, metavar="P", help="Of several images: box, print, draw what is at least so probable."),
     ] = 0.5,
     most: Annotated[
         int | None,
@@ -112,7 +113,8 @@ def command(
     query = AttendQuery(choice, tuple(wanted) or None, layers, name, others, threshold)
     size = None if full_size else LONGEST
     drawing = Drawing(at_least, most or (None if wanted else 1), kind, size, style=checked_style(style))
-    batch = Batch(query, out, drawing=drawing if overlays else None, arrays=arrays, fresh=fresh)
+    given = drawing if overlays else None
+    batch = Batch(query, out, drawing=given, arrays=arrays, fresh=fresh, at_least=at_least)
     for answer in progress(batch.answers(photos, executor), len(photos)):
         if as_json:
             say_json(answer)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from excite import DEFAULT_MODEL
 from excite.cli import options
 from excite.cli.console import print_columns, progress, say, say_json, tell_failures
 from excite.cli.options import MODEL_HELP, AnswerOptions, ClassifierOptions, Device, ImageOptions, JobOptions, grouped
@@ -50,6 +51,7 @@ Examples:
   excite bench speed                                   everything, in about 20 minutes; goes on where it was stopped
   excite bench speed --model resnet50.safetensors --batches 1 --layers default --json
   excite bench speed --model torchvision:vgg16 --seconds 60 --threads 1
+  excite bench speed --end-to-end holiday/             from files to overlays, beside plain classifying
 """
 SEARCH, PAPER = "search", "paper"
 LAYERS = ("all", "default")
@@ -253,6 +255,14 @@ def speed(
         bool | None,
         typer.Option("--compiled/--no-compiled", help="Maps by onnxruntime (excite.compile), too; not if not asked."),
     ] = None,
+    end_to_end: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Instead: these photographs from files to overlays and JSON, as `excite attend` does it, beside plain "
+            "torch that decodes and classifies them; 1,3 concepts if none.",
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The headline only: all of the above at its least.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="How many threads; torch's own choice if none.")] = None,
     seconds: Annotated[
@@ -275,6 +285,10 @@ def speed(
     from excite.errors import DataError
     from excite.experiments.report.figures import check_plots
     from excite.experiments.speed import report, run
+
+    if end_to_end is not None:
+        _whole_way(end_to_end, model or [DEFAULT_MODEL], concepts, device, out, seconds, quick=quick, as_json=as_json)
+        return
     from excite.jobs import ResultStore
     from excite.models import find_card
     from excite.models.loading import find_device
@@ -316,6 +330,43 @@ def speed(
     files = [*written, *([figure] if figure else [])]
     for line in ("", *report.about(rows, bench.facts), f"written: {', '.join(map(str, files))}"):
         say(line)
+
+
+def _whole_way(
+    folder: Path,
+    models: Sequence[str],
+    concepts: str | None,
+    device: str,
+    out: Path,
+    seconds: float | None,
+    *,
+    quick: bool,
+    as_json: bool,
+) -> None:
+    """`excite bench speed --end-to-end`."""
+    from excite.experiments.speed import end_to_end, run
+    from excite.images import find_images
+    from excite.io.files import save_json
+    from excite.models import Choice
+
+    numbers = end_to_end.NUMBERS if concepts is None else run.numbers(concepts, "--concepts")
+    ways = [(number, least) for number in numbers for least in end_to_end.AT_LEAST]
+    plan = [(number, least, workers) for number, least in ways for workers in end_to_end.WORKERS]
+    photos, rows = find_images(str(folder)), []
+    out.mkdir(parents=True, exist_ok=True)
+    for model in models:
+        choice = Choice(model, device=device)
+        classifier = choice.load()
+        for number, least, workers in plan[:1] if quick else progress(plan, len(plan), "measurements"):
+            way = end_to_end.EndToEnd(choice, classifier, photos, number, workers, least)
+            rows.append(way.row(out, seconds or 0.0))
+    written = save_json(rows, out / "end-to-end.json")
+    if as_json:
+        for row in rows:
+            say_json(row)
+        return
+    print_columns([end_to_end.columns(row) for row in rows])
+    say(f"written: {written}")
 
 
 options.gone(

@@ -12,7 +12,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from excite.errors import ExciteError
 from excite.io.cache import fingerprint
-from excite.io.files import atomic_write
+from excite.io.files import PICTURE_KINDS, atomic_write
 
 LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file name, which may have 255 in all
 QUALITY = 80  # of a JPEG
@@ -29,11 +29,12 @@ def draw(picture: Image.Image, path: Path, question: object = None, *, replace: 
     if question is not None and not replace and is_drawn(path) and not is_drawn(path, question):
         path = path.with_stem(f"{path.stem}-{mark}")
     check_drawn(path)
-    if path.suffix.lower() == ".png":  # level 3 is quicker than the default 6 and as small
+    if path.suffix.lower() == ".png":
         about = PngInfo()
         about.add_text("Software", "excite")
         about.add_text("Question", mark)
-        return atomic_write(path, lambda file: picture.save(file, format="PNG", pnginfo=about, compress_level=3))
+        settings = PICTURE_KINDS[".png"]
+        return atomic_write(path, lambda file: picture.save(file, pnginfo=about, **settings))
     comment = f"{COMMENT}{mark}".encode()
     return atomic_write(path, lambda file: picture.save(file, format="JPEG", quality=QUALITY, comment=comment))
 
@@ -73,7 +74,7 @@ def shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
     if longest is None or max(picture.size) <= longest:
         return picture
     small = picture.copy()
-    small.thumbnail((longest, longest), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    small.thumbnail((longest, longest), Image.Resampling.HAMMING)
     return small
 
 

@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -96,8 +96,46 @@ class Executor:
 
     def _run_here(self, work: Work[Any], jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
         with nullcontext() if self.all_threads else one_thread():
+            if hasattr(work, "stages"):
+                yield from in_stages(work.stages, jobs)
+                return
             for job in jobs:
                 yield job, attempt(work, job.task) if job.known is None else job.known
+
+
+Stage = Callable[[Any], Any]
+
+
+def in_stages(stages: tuple[Stage, Stage, Stage, Stage], jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
+    """The results of work in four stages, each given what the one before returned, in the order of the jobs.
+
+    The first and the third run here (they may warn, and use the network), the second and the fourth in threads beside
+    them: while the network sees one image, the next is prepared and the last is written.
+    """
+    read, prepare, look, write = stages
+
+    def beside(stage: Stage, given: Any) -> Callable[[], Any]:
+        failed = isinstance(given, ExciteError)
+        return (lambda: given) if failed else threads.submit(attempt, stage, given).result
+
+    def here(stage: Stage, given: Any) -> Any:
+        return given if isinstance(given, ExciteError) else attempt(stage, given)
+
+    with ThreadPoolExecutor(2) as threads:
+        begun = ((job, None if job.known else beside(prepare, attempt(read, job.task))) for job in jobs)
+        seen = ((job, prepared and beside(write, here(look, prepared()))) for job, prepared in _one_ahead(begun))
+        for job, written in _one_ahead(seen):
+            yield job, cast("Outcome", job.known) if written is None else written()
+
+
+def _one_ahead(items: Iterable[Any]) -> Iterator[Any]:
+    """The same items, each given only when the next one was taken."""
+    iterator = iter(items)
+    for waiting in iterator:
+        for following in iterator:
+            yield waiting
+            waiting = following  # noqa: PLW2901 - it waits now
+        yield waiting
 
 
 def attempt(work: Callable[[Any], Any], task: Any) -> Any:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from excite.methods.base import Maps, Method, Passes, normalised, resized
-from excite.propagation.excitation_pass import Units, signals_at
+from excite.propagation.excitation_pass import Units, position_sums, signals_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,15 +19,13 @@ LARGER = 13 / 7  # a shorter side of 416 for networks made for 224: 13 positions
 def mwp_maps(passes: Passes, units: Units, layers: Sequence[str], scale: float = 1.0, **options: Any) -> Maps:
     """The marginal winning probability of each position, the sum over its channels. ``options``: of the pass."""
     forward = passes.winning(layers, scale)
-    arrived = forward.down(signals_at(forward.output, units), layers=layers, **options)
-    return {layer: probability.sum(dim=-3) for layer, probability in arrived.items()}
+    return position_sums(forward, signals_at(forward.output, units), layers, **options)
 
 
 def _by_channels(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
     """The contrastive map with channels as neurons in every network, also where tokens are."""
     forward = passes.excitation()
-    arrived = forward.down(signals_at(forward.output, units), dual=-1.0, layers=layers)
-    return {layer: probability.sum(dim=-3) for layer, probability in arrived.items()}
+    return position_sums(forward, signals_at(forward.output, units), layers, dual=-1.0)
 
 
 def _no_norm(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:

@@ -18,7 +18,7 @@ from torch.nn import functional
 from excite.errors import ModelError
 from excite.methods.base import Maps, Method, Passes, largest_region, resized
 from excite.methods.excitation import LARGER
-from excite.propagation.excitation_pass import Units, signals_at
+from excite.propagation.excitation_pass import Units, position_sums, signals_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,8 +97,8 @@ def _at_scale(
 
 def _won(forward: ExcitationPass | TokenPass, units: Units, layers: tuple[str, ...], dual: float = 0.0) -> list[Tensor]:
     """The maps [signals x images, h, w] of the layers at which probabilities are read."""
-    arrived = forward.down(signals_at(forward.output, units), dual=dual, layers=layers[:-1] or layers)
-    return [each.detach().sum(dim=-3).clamp(min=0).flatten(0, 1) for each in arrived.values()]
+    arrived = position_sums(forward, signals_at(forward.output, units), layers[:-1] or layers, dual=dual)
+    return [each.detach().clamp(min=0).flatten(0, 1) for each in arrived.values()]
 
 
 def _even(maps: Tensor) -> Tensor:
@@ -129,6 +129,7 @@ class Extents:
     ) -> None:
         self.image, self.rivals = image, rivals
         self._opening, self._concepts = opening, concepts
+        self._numbers = {concept: number for number, concept in reversed([*enumerate(concepts)])}
         self._lock, self._maps = threading.Lock(), dict[int, Tensor]()
 
     def objects(self, method: Method, values: Tensor, concept: Concept) -> Callable[[], Tensor] | None:
@@ -136,7 +137,7 @@ class Extents:
         if method.place == "joint":
             return lambda: values
         winners = method.forward == "excitation" and method.place == "layer"
-        return partial(self.of, self._concepts.index(concept)) if winners else None
+        return partial(self.of, self._numbers[concept]) if winners else None
 
     def of(self, number: int) -> Tensor:
         """The map [h, w] of one of the concepts."""

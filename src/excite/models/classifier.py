@@ -287,9 +287,13 @@ class Classifier:
 
     def independent(self, outputs: int) -> Tensor:
         """Mask [C] of the independent outputs."""
-        if isinstance(self.multilabel, bool):
-            return torch.full((outputs,), self.multilabel)
-        return torch.isin(torch.arange(outputs), torch.tensor(self.multilabel, dtype=torch.long))
+        if ("independent", outputs) not in self.known:
+            mask = torch.full((outputs,), self.multilabel is True)
+            if not isinstance(self.multilabel, bool):
+                mask[self.multilabel.start : self.multilabel.stop : self.multilabel.step] = True
+            self.known["independent", outputs] = mask
+        known: Tensor = self.known["independent", outputs]
+        return known
 
     def labels_for(self, outputs: int) -> Labels:
         """The labels of this many outputs; numbers where there are no words."""

@@ -91,6 +91,17 @@ def scaled_box(box: Sequence[float], size: tuple[int, int], other: tuple[int, in
     return x0, y0, max(x0 + 1, x1), max(y0 + 1, y1)
 
 
+def scaled_point(point: Sequence[int], size: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """A pixel of an image of one ``(width, height)`` in the same image at another: the one at its middle.
+
+    Example:
+        >>> scaled_point((1, 0), (2, 2), (8, 8))
+        (6, 2)
+    """
+    x, y = (int((at + 0.5) * new / old) for at, old, new in zip(point, size, other, strict=True))
+    return x, y
+
+
 def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """The tightest box around each connected region, largest region first; of equals, the upper and then the left one.
 

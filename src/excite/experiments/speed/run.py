@@ -32,11 +32,11 @@ from excite.export.compiled import Compiled
 from excite.io.cache import fingerprint
 from excite.jobs import Entry, ResultStore
 from excite.models import Choice, wrap
-from excite.propagation import TokenPass, mwp, prior
+from excite.propagation import ExcitationPass, TokenPass, mwp, prior
 from excite.propagation.taps import main_output
 
 FEW = 5  # concepts timed together with the headline
-MOST_MAPS = 80  # concepts x images at once: more take minutes and gigabytes
+MOST_MAPS = 80  # concepts x images at once, of several images: more take minutes and gigabytes
 MOST_PICTURES = 8  # at once, for memory, which is proportional to the batch
 SECONDS, QUICK_SECONDS = 20.0, 2.0  # for the rounds of one group
 QUICK: dict[str, Any] = {"batches": (1,), "concepts": (1, 5), "all_layers": False, "memory": False}
@@ -74,7 +74,7 @@ class Plan:
         """The tasks, network by network, so that each is loaded once."""
         for model in self.models:
             for batch in self.batches:
-                fit = [number for number in self.concepts if number * batch <= MOST_MAPS]
+                fit = [number for number in self.concepts if batch == 1 or number * batch <= MOST_MAPS]
                 few, many = (tuple(n for n in fit if (n <= FEW) is small) for small in (True, False))
                 yield SpeedTask("pictures", model, batch, few, tuple(n for n in self.concepts if n not in fit))
                 if many:
@@ -130,6 +130,9 @@ def candidate(
         if layer in names:  # as `excite.attend` has it, where the neurons are tokens
             stream, dual = {name: network.stream[name] for name in names[names.index(layer) :]}, -(method == C_MWP)
             return lambda: TokenPass(network.module, batch, stream).down(asked, dual=dual, layers=[layer])
+        if concepts > 1:  # as `excite.attend` has it
+            contrast = -float(method == C_MWP)
+            return lambda: ExcitationPass(network.module, batch, [layer]).sums(asked, layers=[layer], dual=contrast)
         return lambda: mwp(network.module, batch, asked, layer=layer, contrastive=method == C_MWP)
 
     return Candidate(case, prepare)

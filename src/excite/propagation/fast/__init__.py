@@ -58,11 +58,12 @@ def choose(plain: Implementation) -> Implementation:
 def _fast() -> dict[Any, Any]:
     """All that is exchanged: plain implementation -> fast one, with the same arguments and the same result."""
     from excite.propagation import graph, mode, rules
-    from excite.propagation.fast import carry, kernels, shortcuts
+    from excite.propagation.fast import carry, kernels, shortcuts, transfer
 
     return {
         rules.Affine: kernels.affine,
         graph.carry: carry.carry,
+        graph.sums: transfer.sums,
         mode.run_below: shortcuts.run_below,
         torch.nn.functional.max_pool2d: shortcuts.max_pool2d,
         torch.nn.functional.local_response_norm: shortcuts.local_response_norm,
