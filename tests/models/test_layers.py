@@ -39,6 +39,19 @@ class TestSpatialLayers:
         *_, block = spatial_layers(nn.Sequential(layers[0], Residual(nn.Sequential(*layers[1:]))), PICTURE)
         assert (block.name, block.stride, block.receptive_field) == ("1", 2, None)
 
+    def test_behind_nothing_put_before_them(self):
+        """Rotary positions leave out the class tokens, also where there are none: positions stay where they are."""
+
+        class Beside(nn.Module):
+            def forward(self, x):
+                return torch.cat([x[:, :, :0], x[:, :, 0:] * 2], dim=2)
+
+        network = nn.Sequential(nn.Conv2d(3, 5, 3, 2, 1), Beside(), nn.Flatten(), nn.Linear(5 * 32 * 32, 2))
+        assert [(layer.name, layer.stride, layer.receptive_field) for layer in spatial_layers(network, PICTURE)] == [
+            ("0", 2, 3),
+            ("1", 2, 3),
+        ]
+
     def test_the_network_is_left_as_it_was(self):
         network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(), nn.Flatten()).train()
         before = {name: tensor.clone() for name, tensor in network.state_dict().items()}

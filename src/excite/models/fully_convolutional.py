@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from threading import get_ident
 from typing import Any, cast
 
 import torch
@@ -21,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from excite.errors import ImageError, ModelError
 from excite.propagation.graph import WRITING, operation_name, running_module
 from excite.propagation.provenance import tensors_in
-from excite.propagation.taps import as_found, main_output, plain_modules
+from excite.propagation.taps import as_found, in_this_thread, main_output, plain_modules
 
 DRY_BATCH = 2  # not 1, so that the batch can be told from other dimensions in recorded shapes
 Key = tuple[str, str, int]  # the running module, the operation, and the number of its call there
@@ -242,18 +241,15 @@ class Sliding(Counting):
     @contextmanager
     def showing_maps(self) -> Iterator[None]:
         """Forward hooks on layers of the head see a map, not a batch of windows: two hooks enclose the present ones."""
-        thread = get_ident()
         shapes: list[torch.Size | None] = []
 
         def show(_module: nn.Module, _arguments: Any, answer: Any) -> Any:
-            if get_ident() != thread:
-                return None
             slid = self._count > 1 and isinstance(answer, Tensor) and hasattr(answer, _OF_HEAD)
             shapes.append(answer.shape if slid else None)
             return self._aside(lambda: self._shown(answer)) if slid else answer
 
         def hide(_module: nn.Module, _arguments: Any, answer: Any) -> Any:
-            shape = shapes.pop() if get_ident() == thread else None
+            shape = shapes.pop()
             if shape is None:
                 return None
             return self._aside(lambda: (answer.permute(0, 2, 3, 1) if answer.dim() == 4 else answer).reshape(shape))
@@ -261,8 +257,8 @@ class Sliding(Counting):
         heard = [child for child in self.network.modules() if child._forward_hooks and child is not self.network]  # noqa: SLF001
         with ExitStack() as hooks:
             for child in heard:
-                hooks.enter_context(child.register_forward_hook(show, prepend=True))
-                hooks.enter_context(child.register_forward_hook(hide))
+                hooks.enter_context(child.register_forward_hook(in_this_thread(show), prepend=True))
+                hooks.enter_context(child.register_forward_hook(in_this_thread(hide)))
             yield
 
     def _shown(self, answer: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from threading import Lock
 from typing import Any, cast
 
 import torch
@@ -21,7 +22,7 @@ from excite.models.tokens import chains, ignored, stream_of
 from excite.propagation import ExcitationPass, attention_layers, prior
 from excite.propagation.edges import attention_shapes
 from excite.propagation.provenance import tensors_in
-from excite.propagation.taps import as_found, is_edges, main_output, plain_modules
+from excite.propagation.taps import as_found, in_this_thread, is_edges, main_output, plain_modules
 from excite.propagation.token_pass import Stream
 from excite.propagation.tokens import TokenGrid
 
@@ -32,6 +33,7 @@ CLASS_TOKEN_DEPTH = 1 / 3  # of the blocks of a network that is read at a class 
 MOST_SIZES = 64  # of images, for which is kept where the tokens lie
 NEARLY = 1.4  # strides derived from sizes: borders make 16 a ratio of 17 or 18; the next is 32
 UNCHANGING = ("Dropout", "Identity")  # named after the layer before them
+_finding = Lock()  # held while the facts about a classifier's layers are looked up or found
 
 
 @dataclass(frozen=True)
@@ -204,16 +206,17 @@ def token_grid(classifier: Classifier, count: int, inputs: Tensor) -> TokenGrid:
 def _facts(classifier: Classifier, layers: Sequence[str], inputs: Tensor) -> LayerFacts:
     known: dict[torch.Size, LayerFacts] = classifier.known.setdefault("layers", {})
     size = inputs.shape[1:]
-    of_others = next(iter(known.values()), None)
-    if size in known or classifier.lazy:
-        return known.get(size, LayerFacts({}, {}))
-    if of_others is None or any((grid := of_others.grids.get(_module(layer))) and grid.tokens for layer in layers):
-        run = _run(classifier.module, inputs[:1])
-        known[size] = LayerFacts(run.grids(), run.others)
-        if len(known) > MOST_SIZES:
-            del known[next(iter(known))]
-        return known[size]
-    return of_others
+    with _finding:
+        of_others = next(iter(known.values()), None)
+        if size in known or classifier.lazy:
+            return known.get(size, LayerFacts({}, {}))
+        if of_others is None or any((grid := of_others.grids.get(_module(layer))) and grid.tokens for layer in layers):
+            run = _run(classifier.module, inputs[:1])
+            known[size] = LayerFacts(run.grids(), run.others)
+            if len(known) > MOST_SIZES:
+                del known[next(iter(known))]
+            return known[size]
+        return of_others
 
 
 def _module(layer: str) -> str:
@@ -330,7 +333,7 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
 
     with ExitStack() as hooks, as_found(list(module.modules())), torch.no_grad(), Receptive(inputs) as receptive:
         for name, child in module.named_modules():
-            hooks.enter_context(child.register_forward_hook(partial(note, name)))
+            hooks.enter_context(child.register_forward_hook(in_this_thread(partial(note, name))))
         with Recording(module, receptive.pictures) as recording:
             answer = module(receptive.pictures)
     last = next(map(step_of, tensors_in(answer)), None)

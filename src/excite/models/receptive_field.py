@@ -250,6 +250,8 @@ def _rearranged(call: Call) -> View:
 
 def _lines(moved: Tensor) -> list[tuple[dict[int, Line], int]] | None:
     """Rows and columns as sums of one line for each dimension, and of a start; None where they are no such sums."""
+    if not moved.numel():  # the class tokens of a network that has none
+        return None
     for dim in range(moved.dim()):  # most are of channels, along which nothing changes
         once = moved.narrow(dim, 0, 1)
         if moved.stride(dim) == 0 or (dim == moved.dim() - 1 and torch.equal(once.expand(moved.shape), moved)):

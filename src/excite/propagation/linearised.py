@@ -62,17 +62,24 @@ class Weights(Rule):
         if self._version != version_of(self.weight):
             raise SignalError("the network's weights were changed since its forward pass: run it again")
         tokens, weight = direction.flatten(0, -2), self.weight
-        size = tokens.abs()
-        units, read = (size.amax(dim).nonzero()[:, 0] for dim in (0, 1))
-        if 2 * len(units) < len(weight):
+        units, read = _read(tokens), _read(tokens.mT)
+        if units is not None:
             among = slice(int(units[0]), int(units[-1]) + 1) if len(units) else slice(0)
             tokens, weight = tokens[:, among], weight[among]
-        if 2 * len(read) < len(tokens):
+        if read is None:
+            share = tokens @ weight
+        else:
             share = tokens.new_zeros(len(tokens), weight.shape[1])
             share[read] = tokens[read] @ weight
-        else:
-            share = tokens @ weight
         return (share.view(*direction.shape[:-1], -1),)
+
+
+def _read(directions: Tensor) -> Tensor | None:
+    """The columns in which anything is not 0; None where those are most of them, mostly known by a single row."""
+    if not directions.numel() or 2 * int(directions[-1].count_nonzero()) >= directions.shape[1]:
+        return None
+    columns = directions.abs().amax(0).nonzero()[:, 0]
+    return columns if 2 * len(columns) < directions.shape[1] else None
 
 
 @dataclass(eq=False)
@@ -123,10 +130,15 @@ class MatrixProduct(Rule):
         left, right = self.left.tensor, self.right.tensor
         shares = []
         if self.read[0]:
-            shares.append(reduced(direction @ right.mT, left.shape))
+            shares.append(reduced(_products(direction, lambda one: one @ right.mT), left.shape))
         if self.read[1]:
-            shares.append(reduced(left.mT @ direction, right.shape))
+            shares.append(reduced(_products(direction, lambda one: left.mT @ one), right.shape))
         return tuple(shares)
+
+
+def _products(directions: Tensor, multiply: Callable[[Tensor], Tensor]) -> Tensor:
+    """Each signal's product: of all at once torch would copy the other factor once for each of them."""
+    return multiply(directions[0])[None] if len(directions) == 1 else torch.stack([multiply(one) for one in directions])
 
 
 class Gradient(Rule):
@@ -192,7 +204,7 @@ def _one_to_one(call: Call) -> Any:
 
 
 def _slope(response: Tensor, child: Tensor) -> Tensor:
-    return (response / child).masked_fill_(child == 0, 0)
+    return (response / child).nan_to_num_(0.0, 0.0, 0.0)  # where x = 0
 
 
 def _slopes(call: Call, children: Sequence[Tensor], slopes: Sequence[Tensor | float]) -> Slopes:

@@ -121,13 +121,15 @@ class TokenPass(ForwardPass):
     ) -> dict[str, Tensor]:
         """The probabilities [signals, N, T, 1] at some layers: each of the signals' two signs with its dual."""
         images, tokens = self.readings[layers[0]].activation.shape[:2]
-        found = {layer: signals.new_zeros(len(signals), images, tokens, dtype=_exact(signals)) for layer in layers}
+        found = {
+            layer: signals.new_zeros(len(signals), images, tokens, dtype=exact(signals[:0]).dtype) for layer in layers
+        }
         for factor in (1.0, -1.0):
             half = (signals * factor).clamp(min=0)
             cued = half.flatten(1).any(1).nonzero()[:, 0]
             if not len(cued):
                 continue
-            mass = half[cued].flatten(2).sum(2).to(_exact(half))
+            mass = exact(half[cued].flatten(2).sum(2))
             terms = self._terms(half[cued], layers)
             for direction, amount in ((1, unit * factor), (-1, dual * factor)):
                 if amount:
@@ -144,8 +146,8 @@ class TokenPass(ForwardPass):
         arrived = self._directions(signals, (*names, *edges))
         terms: dict[str, tuple[Tensor, Tensor | None]] = {}
         for layer in reversed(names):
-            flows = [self._product(arrived, edge, 2) for edge in self.stream[layer]]
-            terms[layer] = self._product(arrived, layer, -1), sum(flows[1:], flows[0]) if flows else None
+            contributions = exact(arrived.pop(layer)) * exact(self.readings[layer].activation)
+            terms[layer] = contributions.sum(-1), self._flow(arrived, self.stream[layer])
         return terms
 
     def _directions(self, signals: Tensor, layers: tuple[str, ...]) -> dict[str, Tensor]:
@@ -158,12 +160,14 @@ class TokenPass(ForwardPass):
         self.check_maps(found)
         return dict(zip(layers, found, strict=True))
 
-    def _product(self, arrived: dict[str, Tensor], layer: str, dim: int) -> Tensor:
-        """Directions times what they read, summed over channels or heads; the directions are needed no more."""
-        directions, activation = arrived.pop(layer), self.readings[layer].activation
-        dtype = _exact(activation)
-        products: Tensor = (directions.to(dtype) * activation.to(dtype)).sum(dim)
-        return products
+    def _flow(self, arrived: dict[str, Tensor], edges: Sequence[str]) -> Tensor | None:
+        """The flow [signals, N, T, T] along edges: weights times what arrived there, summed over heads and edges."""
+        flow: Tensor | None = None
+        for edge in edges:
+            heads = zip(*(each.unbind(-3) for each in (arrived.pop(edge), self.readings[edge].activation)), strict=True)
+            for values, weights in heads:
+                flow = exact(values) * exact(weights) if flow is None else flow.addcmul_(exact(values), exact(weights))
+        return flow
 
     @staticmethod
     def _chain(
@@ -186,8 +190,9 @@ class TokenPass(ForwardPass):
             yield layer, won
 
 
-def _exact(values: Tensor) -> torch.dtype:
-    return torch.promote_types(values.dtype, torch.float32)
+def exact(values: Tensor) -> Tensor:
+    """Values in a type that can hold sums of many small numbers."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def _reciprocal(total: Tensor) -> Tensor:

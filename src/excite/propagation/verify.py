@@ -16,7 +16,6 @@ import math
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +30,7 @@ from excite.propagation.taps import (
     Layers,
     as_found,
     find_layer,
+    in_this_thread,
     is_edges,
     layer_names,
     main_output,
@@ -238,16 +238,13 @@ class _Network:
 @contextmanager
 def _hooked(module: nn.Module, wanted: int | None = None, shift: Tensor | None = None) -> Iterator[list[int]]:
     """The numbers of a module's calls in this thread; the answer of the wanted one is shifted."""
-    thread = get_ident()
     calls: list[int] = []
 
     def hook(_module: nn.Module, _arguments: Any, answer: Any) -> Any:
-        if get_ident() != thread:  # the same network runs in another thread as well
-            return None
         calls.append(len(calls))
         return answer + shift if calls[-1] == wanted else None
 
-    handle = module.register_forward_hook(hook)
+    handle = module.register_forward_hook(in_this_thread(hook))
     try:
         yield calls
     finally:
