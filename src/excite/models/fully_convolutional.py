@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from threading import get_ident
 from typing import Any, cast
 
 import torch
@@ -20,7 +22,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from excite.errors import ImageError, ModelError
 from excite.propagation.graph import WRITING, operation_name, running_module
 from excite.propagation.provenance import tensors_in
-from excite.propagation.taps import as_found, in_this_thread, main_output, plain_modules
+from excite.propagation.taps import as_found, heard_in, main_output, plain_modules
 
 DRY_BATCH = 2  # not 1, so that the batch can be told from other dimensions in recorded shapes
 Key = tuple[str, str, int]  # the running module, the operation, and the number of its call there
@@ -257,8 +259,8 @@ class Sliding(Counting):
         heard = [child for child in self.network.modules() if child._forward_hooks and child is not self.network]  # noqa: SLF001
         with ExitStack() as hooks:
             for child in heard:
-                hooks.enter_context(child.register_forward_hook(in_this_thread(show), prepend=True))
-                hooks.enter_context(child.register_forward_hook(in_this_thread(hide)))
+                hooks.enter_context(child.register_forward_hook(partial(heard_in, get_ident(), show), prepend=True))
+                hooks.enter_context(child.register_forward_hook(partial(heard_in, get_ident(), hide)))
             yield
 
     def _shown(self, answer: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any, cast
 
 import torch
@@ -22,7 +22,7 @@ from excite.models.tokens import chains, ignored, stream_of
 from excite.propagation import ExcitationPass, attention_layers, prior
 from excite.propagation.edges import attention_shapes
 from excite.propagation.provenance import tensors_in
-from excite.propagation.taps import as_found, in_this_thread, is_edges, main_output, plain_modules
+from excite.propagation.taps import as_found, heard_in, is_edges, main_output, plain_modules
 from excite.propagation.token_pass import Stream
 from excite.propagation.tokens import TokenGrid
 
@@ -333,7 +333,7 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
 
     with ExitStack() as hooks, as_found(list(module.modules())), torch.no_grad(), Receptive(inputs) as receptive:
         for name, child in module.named_modules():
-            hooks.enter_context(child.register_forward_hook(in_this_thread(partial(note, name))))
+            hooks.enter_context(child.register_forward_hook(partial(heard_in, get_ident(), note, name)))
         with Recording(module, receptive.pictures) as recording:
             answer = module(receptive.pictures)
     last = next(map(step_of, tensors_in(answer)), None)

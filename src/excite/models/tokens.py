@@ -7,13 +7,14 @@ has no part in the output, however alive it looks.
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from excite.propagation.attention import split_edges
-from excite.propagation.taps import as_found, in_this_thread, main_output, plain_modules
+from excite.propagation.taps import as_found, heard_in, main_output, plain_modules
 from excite.propagation.token_pass import Stream
 from excite.propagation.tokens import TokenGrid
 
@@ -36,7 +37,9 @@ def ignored(module: nn.Module, inputs: Tensor, grids: Mapping[str, TokenGrid]) -
 
     with ExitStack() as hooks, as_found(list(module.modules())), torch.enable_grad():
         for name in grids:
-            hooks.enter_context(module.get_submodule(name).register_forward_hook(in_this_thread(partial(keep, name))))
+            hooks.enter_context(
+                module.get_submodule(name).register_forward_hook(partial(heard_in, get_ident(), keep, name))
+            )
         output = main_output(module(inputs.detach().clone().requires_grad_()))
     found = torch.autograd.grad(output, list(answers.values()), torch.full_like(output, torch.nan), allow_unused=True)
     reached = dict(zip(answers, found, strict=True))

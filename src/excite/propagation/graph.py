@@ -10,7 +10,7 @@ import inspect
 import math
 import weakref
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from itertools import filterfalse
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -220,12 +220,8 @@ class Subgraph:
                 leading.add(node)
                 self.steps.append((node, rule_of(node), below))
         self.steps.reverse()
-
-    @cached_property
-    def largest(self) -> int:
-        """The elements of the largest tensor that one signal passes; 0 while a graph is traced."""
         nodes = [node for node, _, _ in self.steps] if is_concrete() else []
-        return max((math.prod(meta.shape) for node in nodes for meta in outputs_of(node)), default=0)
+        self.largest = max((math.prod(meta.shape) for node in nodes for meta in outputs_of(node)), default=0)
 
 
 def _top_down(starts: Sequence[tuple[Any, int]]) -> list[Any]:

@@ -252,7 +252,7 @@ def _tapped(calls: dict[nn.Module, list[Reading | str]], mode: RuleMode, disturb
     thread = get_ident()
 
     def read(module: nn.Module, _arguments: Any, answer: Any) -> Any:
-        if get_ident() != thread:  # as `in_this_thread`, in one call: this is the hook of every map
+        if get_ident() != thread:  # as `heard_in`, in one call: this is the hook of every map
             return answer
         with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
             if not isinstance(answer, Tensor):
@@ -269,10 +269,9 @@ def _tapped(calls: dict[nn.Module, list[Reading | str]], mode: RuleMode, disturb
         yield
 
 
-def in_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """A hook that hears only this thread: the same network may run in others at the same time."""
-    thread = get_ident()
-    return lambda *given: hook(*given) if get_ident() == thread else None
+def heard_in(thread: int, hook: Callable[..., Any], *given: Any) -> Any:
+    """Call a hook in that thread only: the same network may run in others at the same time."""
+    return hook(*given) if get_ident() == thread else None
 
 
 def tap_on(answer: Tensor, disturb: Disturb) -> tuple[Reading, Tensor]:
@@ -451,7 +450,7 @@ def _begun(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[str, str, str
 
     with ExitStack() as hooks, torch.no_grad(), as_found(list(module.modules())):
         for name, child in module.named_modules():
-            hooks.callback(child.register_forward_hook(in_this_thread(look(name))).remove)
+            hooks.callback(child.register_forward_hook(partial(heard_in, get_ident(), look(name))).remove)
         module(*arguments)
     return begun[0] if begun else None
 

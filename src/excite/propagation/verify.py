@@ -16,6 +16,8 @@ import math
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +32,7 @@ from excite.propagation.taps import (
     Layers,
     as_found,
     find_layer,
-    in_this_thread,
+    heard_in,
     is_edges,
     layer_names,
     main_output,
@@ -244,7 +246,7 @@ def _hooked(module: nn.Module, wanted: int | None = None, shift: Tensor | None =
         calls.append(len(calls))
         return answer + shift if calls[-1] == wanted else None
 
-    handle = module.register_forward_hook(in_this_thread(hook))
+    handle = module.register_forward_hook(partial(heard_in, get_ident(), hook))
     try:
         yield calls
     finally:
