@@ -133,7 +133,7 @@ def test_what_is_printed_goes_through_the_console():
 
 
 LIMITS = {
-    "lines": 42_400,
+    "lines": 42_500,
     "files": 220,
     "entries of the package": 26,
     "lines of the longest file": 500,
@@ -141,7 +141,7 @@ LIMITS = {
     "files with one public definition": 80,
     "lines of rules.py, operations.py and provenance.py": 1_100,
     "files that attend and overlay run through": 27,
-    "functions that attend and overlay run through": 316,
+    "functions that attend and overlay run through": 319,
 }
 
 

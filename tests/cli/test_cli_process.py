@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -14,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 from processes import PATIENCE, Forked, results, wait_for_lines
 from skimage import data
@@ -144,20 +142,27 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     assert err == b""
 
 
+FAULTS = """
+import resource
+from excite.cli.app import prepare_process
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    [b"x" * 2**24 for _ in range(4)]  # 16384 pages
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+{prepare}
+print(*[sum(faults() for _ in range(8)) for _ in range(2)])
+"""
+
+
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this system's C library is not glibc")
-def test_freed_memory_is_kept_for_the_next_operation(monkeypatch):
-    for name in MALLOPT:
-        monkeypatch.delenv(name, raising=False)
-    prepare_process()
-
-    def faults():
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        torch.ones(2**22)  # 4096 pages
-        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-    warm_up, after = ([faults() for _ in range(8)] for _ in range(2))
-    assert sum(after) < 4096 <= sum(warm_up)
-    assert all(int(os.environ[name]) >= 2**30 for name in MALLOPT)
+@pytest.mark.parametrize(("prepare", "cleared"), [("prepare_process()", False), ("", True)])
+def test_freed_memory_is_kept_for_the_next_operation(prepare, cleared):
+    plain = {name: value for name, value in os.environ.items() if name not in MALLOPT}
+    code = [sys.executable, "-c", FAULTS.format(prepare=prepare)]
+    found = subprocess.run(code, check=True, capture_output=True, text=True, env=plain)  # noqa: S603
+    assert (int(found.stdout.split()[1]) > 16384) is cleared
 
 
 def test_settings_of_the_user_stay(monkeypatch):
