@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from excite.cli.app import prepare_process
 from excite.jobs import executor as processes
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -15,7 +14,6 @@ SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 def pytest_configure():
     """Each worker of pytest-xdist computes on one thread, or the workers fight over the same cores."""
-    prepare_process()
     if "PYTEST_XDIST_WORKER" in os.environ:
         torch.set_num_threads(1)
         gc.disable()  # while it collects tests: all that is made then stays, and looking for waste takes seconds

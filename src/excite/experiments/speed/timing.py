@@ -11,6 +11,7 @@ import ctypes
 import gc
 import importlib
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -45,6 +46,7 @@ LEAST, MOST = 3, 200  # rounds
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 CALLS = 2  # of a call whose memory is measured: the second one shows what the first one keeps
 MIB = 2**20
+TRIM, MAP, THRESHOLD = -1, -3, 2**17  # glibc's numbers of two settings, and their default
 
 
 @dataclass(frozen=True)
@@ -331,15 +333,27 @@ def peak_of(warm_up: Callable[[], object], run: Callable[[], object], device: to
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device) / MIB
     else:
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, others return free memory at once
-        if trim is not None:
-            trim(0)  # so that the call cannot reuse what the forward pass has freed
+        return_memory(THRESHOLD)  # else the peak would be that of the largest call so far, whatever it has freed
         before = memory_now()
         if STATUS.exists():
             RESET.write_text("5", encoding="ascii")  # resets the kernel's high-water mark
     for _ in range(CALLS):
         run()
-    return (torch.cuda.max_memory_allocated(device) / MIB if on_gpu else memory_now("VmHWM")) - before
+    peak = torch.cuda.max_memory_allocated(device) / MIB if on_gpu else memory_now("VmHWM")
+    return_memory(int(os.environ.get("MALLOC_TRIM_THRESHOLD_", THRESHOLD)))
+    return peak - before
+
+
+def return_memory(threshold: int) -> None:
+    """Return free memory to the system, now and from now on where it is more than a threshold, in bytes.
+
+    glibc can be told so; other C libraries return it at once.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        for option in TRIM, MAP:
+            library.mallopt(option, threshold)
+        library.malloc_trim(0)
 
 
 def memory_now(field: str = "VmRSS") -> float:
