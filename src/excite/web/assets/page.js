@@ -328,6 +328,7 @@ const compare = async () => {
     line.append(...row.map((view) => {
       const figure = made("figure", ""), caption = made("figcaption", ""), canvas = made("canvas", "");
       canvas.setAttribute("role", "img");
+      canvas.setAttribute("aria-label", visible(view.title)); // until it is drawn
       caption.append(made("b", visible(view.title)), " ", made("span", visible(view.about.join(" · "))));
       figure.append(canvas, caption);
       drawn.push([canvas, view]);
@@ -381,6 +382,7 @@ const markEvidence = async () => {
       const view = await fetched("page/evidence", { photo: match.number, words });
       const canvas = made("canvas", "");
       canvas.setAttribute("role", "img");
+      canvas.setAttribute("aria-label", visible(match.photo)); // until it is drawn
       item.querySelector("img").replaceWith(canvas);
       await Object.assign(new Board(canvas, 240), { picture: { url: `find/${match.number}` }, view }).draw();
     } catch (error) {
