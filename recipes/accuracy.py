@@ -20,6 +20,7 @@ from torch import Tensor
 from excite.models import Preprocess, load
 from excite.vocabulary import imagenet_wnids
 
+IMAGENET = 1000  # its classes come first
 DATA = Path(__file__).parents[2] / "shared" / "data" / "imagenet"
 
 
@@ -80,7 +81,7 @@ def main() -> None:
         with Image.open(path) as file:
             picture = file.convert("RGB")
         for way, prepare in prepared.items():
-            scores = classifier.probabilities(classifier.logits(prepare(picture)[None]))[0]
+            scores = classifier.probabilities(classifier.logits(prepare(picture)[None]))[0, :IMAGENET]
             ranks[way].append(int((scores > scores[truth]).sum()))
 
     for way, above in ranks.items():
