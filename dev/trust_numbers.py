@@ -1,4 +1,4 @@
-"""Measure what docs/numbers.md promises, and write it to docs/trust/numbers.json.
+"""Measure what docs/reference/numbers.md promises, and write it to docs/trust/numbers.json.
 
 python dev/trust_numbers.py [PART ...] [--ledger excite-out/conservation.jsonl] [--data VOCdevkit/VOC2007]
 

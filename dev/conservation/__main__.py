@@ -1,6 +1,6 @@
 """Does all of the signal arrive? Every classifier family of torchvision and timm, with random weights.
 
-    python dev/conservation --seed 0 --markdown docs/architectures.md     start it again to resume
+    python dev/conservation --seed 0 --markdown docs/reference/architectures.md     start it again to resume
     python dev/conservation --family resnet --source timm --json
     python dev/conservation --list
 

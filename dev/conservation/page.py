@@ -99,7 +99,7 @@ INTRODUCTION = """# Architectures
 
 Which networks can be explained, and how much of the top-down signal arrives? Made by
 
-    python dev/conservation --seed {seed} --markdown docs/architectures.md
+    python dev/conservation --seed {seed} --markdown docs/reference/architectures.md
 
 with {versions}.
 

@@ -1,4 +1,4 @@
-"""The extent of the main object, for boxes (docs/methods.md): winning probabilities are highest on a part.
+"""The extent of the main object, for boxes (docs/reference/methods.md): winning probabilities are highest on a part.
 
 So each is multiplied by how much more similar its position is, at a finer layer, to the winners than to the losers.
 `extent` keeps the largest region of that. `c-extent`, for photographs of several things, adds contrastive evidence, as

@@ -1,6 +1,6 @@
 """Methods that follow gradients to the image: Grad, Deconv, guided backpropagation, their contrasts; and LRP.
 
-`lrp` is the rule alpha-beta, with which the paper compared (software of Bach et al. 2015): docs/methods.md.
+`lrp` is the rule alpha-beta, with which the paper compared (software of Bach et al. 2015): docs/reference/methods.md.
 """
 
 from __future__ import annotations
