@@ -103,7 +103,8 @@ def main(arguments: list[str] | None = None) -> None:
     Ctrl-C ends it with 130 and SIGTERM with 143, a fault of excite itself with 70. Only ``--debug`` shows a trace.
     """
     given = sys.argv[1:] if arguments is None else arguments
-    prepare_process()
+    if arguments is None:  # this process is the command
+        prepare_process()
     warnings.showwarning = note
     debug = "--debug" in given
     if debug:
@@ -117,7 +118,7 @@ def main(arguments: list[str] | None = None) -> None:
         line, code = _run(given, signals, debug=debug)
         if line:
             complain(line)
-        if arguments is None:  # this process is the command: it also ends quietly
+        if arguments is None:  # it also ends quietly
             signals.finish()
             ending.pop_all()
     raise SystemExit(code)
