@@ -17,7 +17,7 @@ from PIL import Image
 from processes import PATIENCE, Forked, results, wait_for_lines
 from skimage import data
 
-from excite.cli.app import MALLOPT, prepare_process
+from excite.cli.app import MALLOPT
 
 COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -165,7 +165,10 @@ def test_freed_memory_is_kept_for_the_next_operation(prepare, cleared):
     assert (int(found.stdout.split()[1]) > 16384) is cleared
 
 
-def test_settings_of_the_user_stay(monkeypatch):
-    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "123456")
-    prepare_process()
-    assert os.environ["MALLOC_TRIM_THRESHOLD_"] == "123456"
+def test_settings_of_the_user_stay():
+    code = (
+        "import os; from excite.cli.app import prepare_process as p; p(); print(os.environ['MALLOC_TRIM_THRESHOLD_'])"
+    )
+    env = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "123456"}
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=env)  # noqa: S603
+    assert found.stdout == "123456\n"
