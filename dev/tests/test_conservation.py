@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,22 @@ def test_what_everything_must_pass(layer, everything):
     assert passes_everything(net, PICTURE, layer) is everything
     assert all(parameter.requires_grad for parameter in net.parameters())
     assert not any(child._forward_hooks for child in net.modules())
+
+
+def test_a_layer_that_two_branches_share_passes_what_its_last_call_passes():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.shared = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)
+
+        def forward(self, images, *, chained=True):
+            once = self.shared(self.first(images))
+            return self.shared(once) if chained else once + self.shared(images)
+
+    net = Twice().eval()
+    assert passes_everything(net, PICTURE, "shared")
+    net.forward = partial(net.forward, chained=False)
+    assert not passes_everything(net, PICTURE, "shared")
 
 
 def test_a_norm_that_takes_its_mean_off():

@@ -240,15 +240,24 @@ def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
 
 
 def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
-    """Whether the output depends on the inputs through that layer only."""
-    asked = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    cut = network.get_submodule(layer).register_forward_hook(lambda _module, _arguments, answer: answer.detach())
+    """Whether the output depends on the inputs only through what that layer computes last, which is what is read."""
+    required = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    answers: list[Tensor] = []
+
+    def cut(_module: nn.Module, _inputs: object, answer: Tensor) -> Tensor:
+        answers.append(answer.detach().requires_grad_())
+        return answers[-1].clone()  # what follows may work in place
+
+    hook = network.get_submodule(layer).register_forward_hook(cut)
     try:
         network.requires_grad_(False)
-        with cut, torch.enable_grad():
-            return not main_output(network(inputs.clone().requires_grad_())).requires_grad
+        with hook, torch.enable_grad():
+            image = inputs.clone().requires_grad_()
+            output = main_output(network(image))
+            others = torch.autograd.grad(output.sum(), [image, *answers[:-1]], allow_unused=True)
+        return all(gradient is None for gradient in others)
     finally:
-        for parameter in asked:
+        for parameter in required:
             parameter.requires_grad_()
 
 
