@@ -88,7 +88,7 @@ def in_words(rows: Sequence[Mapping[str, Any]]) -> str:
     return (
         f"Over {found['architectures']} networks the median is {plain['median']:.0e} for MWP and "
         f"{contrast['median']:.0e} for c-MWP, the worst {plain['worst']:.0e} ({plain['worst_model']}) and "
-        f"{contrast['worst']:.0e} ({contrast['worst_model']}). Random weights make nearly everybody a common winner, "
+        f"{contrast['worst']:.0e} ({contrast['worst_model']}). With random weights most units win for every class, "
         f"so little of a contrast is left to compare. {plain['over_the_bound']} and {contrast['over_the_bound']} lie "
         f"over the bounds of {plain['bound']:.0e} and {contrast['bound']:.0e}, and say why; the point moves in "
         f"{found['points_moved']}."
@@ -112,15 +112,15 @@ one, and from their dual units.
 {counts}
 
 - **mass**: what arrives at the lowest map that all of the signal must pass; of all signals the worst case.
-- **default**: the same at the layer that is read when nobody names one. In brackets where a part of the signal goes
+- **default**: the same at the default layer. In brackets where a part of the signal goes
   another way, so that less than 1 is right.
 - **contrast**: the sum of the contrastive map, which is 0 where everything arrives.
 - **folded**: how far the map moves (L1) when the scales of batch norms are put into the weights of the convolutions
   before them. That leaves the network the same function, so the map must stay. Empty where there is no such pair.
 - **float32**, **contrast in float32**: how far the maps of the default layer (MWP, c-MWP) are from those of the same
   weights in double precision: the L1 distance, of the exact map's own L1 norm. {rounding}
-- **biases**: the mass with random biases, shifts and running means. Units that only their bias excites have nobody to
-  hand their probability to.
+- **biases**: the mass with random biases, shifts and running means. A unit that only its bias excites has
+  no child that takes its probability.
 
 In every row that is not *wrong*, the output is that of the plain network to the bit (run with gradients or without:
 torch has other kernels for attention then, which round otherwise), no probability is negative, and

@@ -53,11 +53,11 @@ OWN_FILES = ("run", "networks")
 
 CAUSES = {
     "mean": "a layer or group norm takes the mean of its own input off. A unit that all its children pushed up, but "
-    "less than others were, then responds below 0, and nobody pushed it down.",
+    "less than others were, then responds below 0, and no child pushed it down.",
     "absence": "a norm behind an activation function moves units at rest away from 0, and the layer above takes that "
     "for evidence. Nothing below excited them.",
     "padding": "the zeros around a map won a pooling: nothing in the image was larger.",
-    "nobody": "a unit responded although no child pushed it that way.",
+    "no child": "a unit responded although no child pushed it that way.",
     "constant": "it went to a constant of the network (a class token, a table of positions), which has no place in the "
     "picture.",
 }
@@ -127,10 +127,10 @@ def explain(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor) -> di
     Example:
         >>> import torch
         >>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)).eval()
-        >>> net[2].weight.data = torch.tensor([[-1.0, -1.0], [1.0, 1.0]])  # nobody excites the first unit
+        >>> net[2].weight.data = torch.tensor([[-1.0, -1.0], [1.0, 1.0]])  # no child excites the first unit
         >>> net[0].weight.data = torch.ones(2, 2)
         >>> explain(net, torch.ones(1, 2), "1", torch.tensor([[1.0, 0.0]]))
-        {'nobody': (1.0, '2')}
+        {'no child': (1.0, '2')}
     """
     found = losses(module, inputs, layer, signal)
     means = any(isinstance(child, nn.LayerNorm | nn.GroupNorm) for child in module.modules())
@@ -149,7 +149,7 @@ def explain(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor) -> di
 def _cause(loss: Loss, *, means: bool) -> str:
     """The cause of a loss; ``means``: the network has norms that subtract a mean."""
     if loss.rule in {"Sum", "Affine"}:
-        return "mean" if means else "nobody"
+        return "mean" if means else "no child"
     return "padding" if loss.rule.startswith("ConstantPad") else "absence"
 
 

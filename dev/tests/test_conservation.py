@@ -125,7 +125,7 @@ def test_a_layer_that_two_branches_share_passes_what_its_last_call_passes():
 
 
 def test_a_norm_that_takes_its_mean_off():
-    """Three units pushed up by 1, 2 and 3: behind the norm the first is negative, and nobody pushed it down."""
+    """Three units pushed up by 1, 2 and 3: behind the norm the first is negative, and no child pushed it down."""
     net = nn.Sequential(nn.ReLU(), nn.Linear(1, 3, bias=False), nn.LayerNorm(3), nn.Linear(3, 1, bias=False)).eval()
     net[1].weight.data = torch.tensor([[1.0], [2.0], [3.0]])
     net[3].weight.data = torch.tensor([[-1.0, 0.0, 1.0]])  # the first and the last push the output up alike
@@ -136,7 +136,7 @@ def test_a_norm_that_takes_its_mean_off():
 
 
 def test_a_unit_at_rest_that_a_norm_moved():
-    """Behind an instance norm nobody knows where units rest."""
+    """Behind an instance norm it is unknown where units rest."""
     norm = nn.InstanceNorm1d(1)
     net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), norm, nn.Flatten(), nn.Linear(2, 1, bias=False)).eval()
     net[0].weight.data = torch.tensor([[1.0], [-1.0]])  # the second unit stays at 0,

@@ -49,7 +49,7 @@ def command(
         Option(
             envvar="EXCITE_TOKEN",
             show_envvar=False,
-            help="What everybody needs who asks (or in EXCITE_TOKEN); one is made unless --host is a loopback address.",
+            help="The token that requests need (or in EXCITE_TOKEN); one is made unless --host is a loopback address.",
         ),
     ] = None,
     reports: Annotated[
