@@ -130,11 +130,14 @@ class Session:
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop by channels; made when it is first needed."""
-        return self._pass(ExcitationPass, "excitation", scale, self._layers_read("excitation", scale))
+        layers = self._layers_read("excitation", scale)
+        compared = [layer for layer, is_read in layers.items() if not is_read]
+        kind = partial(ExcitationPass, compared=compared)
+        return self._pass(kind, "excitation", scale, [layer for layer, is_read in layers.items() if is_read])
 
     def gradients(self, scale: float = 1.0) -> Gradients:
         """The forward pass for gradients; made when it is first needed."""
-        return self._pass(Gradients, "gradients", scale, self._layers_read("gradients", scale))
+        return self._pass(Gradients, "gradients", scale, list(self._layers_read("gradients", scale)))
 
     @cached_property
     def stream(self) -> Stream:
@@ -155,8 +158,8 @@ class Session:
                 self._module = self.classifier.fixed()
             forward = kind(self._module, self.inputs[scale], layers)
             maps = [layer for layer in forward.readings if not is_edges(layer)]
-            forward.grids = self.grids(maps, scale)
-            for layer in maps:
+            forward.grids = self.grids([*maps, *forward.compared], scale)
+            for layer in (*maps, *forward.compared):
                 check_spatial(layer, forward.activations[layer])
             if self.classifier.verified is not None:
                 self._verify(tuple(read or maps), scale, self.classifier.verified)
@@ -203,14 +206,19 @@ class Session:
             if all(each.found or not each.clear for each in found.responses.values()):  # a blank image shows nothing
                 done.add(layers)
 
-    def _layers_read(self, forward: Forward, scale: float) -> list[str]:
-        """All layers that methods with this kind of forward pass read at this scale."""
-        found: dict[str, None] = {}
+    def _layers_read(self, forward: Forward, scale: float) -> dict[str, bool]:
+        """All layers that methods with this kind of forward pass use at this scale; False: only to compare."""
+        found: dict[str, bool] = {}
         for method, layers in self.layers.items():
             if method.forward == forward and scale in method.scales:
-                behind = chain.from_iterable(map(method.taps or _alone, layers))
-                found.update(dict.fromkeys(self.attention if method.place == "attention" else behind))
-        return list(found)
+                if method.place == "attention":
+                    found.update(dict.fromkeys(self.attention, True))
+                    continue
+                for layer in layers:
+                    only = method.compared(layer) if method.compared else ()
+                    for tap in (method.taps or _alone)(layer):
+                        found[tap] = found.get(tap, False) or tap not in only
+        return found
 
     @property
     def output(self) -> Tensor:
@@ -294,6 +302,16 @@ class Session:
                 for layer, values in maps.items() if concept is not None else ():
                     answers[k].append(self._map(values[number, k], concept, method, layer, k, about[k]))
         return answers
+
+    @contextmanager
+    def at_scales(self, image: Image.Image, _method: Method, scales: Sequence[float]) -> Iterator[Session]:
+        """This session with its only image at exactly these scales: an `Opening` for the boxes of its maps."""
+        prepared = {scale: self.inputs.get(scale) for scale in scales}
+        self.inputs = {
+            scale: self.classifier.prepared(image, scale)[None] if each is None else each
+            for scale, each in prepared.items()
+        }
+        yield self
 
     def _renew(self, concepts: Sequence[Concept]) -> None:
         """Drop the forward passes where a phrase was given its output unit after them (`OpenLabels`)."""

@@ -24,6 +24,7 @@ from excite.jobs import Entry, Executor, ResultStore
 from excite.jobs.loop import answered
 from excite.methods import find_method
 from excite.methods.excitation import LARGER
+from excite.methods.extent import C_EXTENT
 from excite.models import Choice, Classifier, Preprocess
 from excite.readouts.box import scaled_box, scaled_point
 from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
@@ -301,9 +302,13 @@ class AttendWork:
     def maps(self, prepared: Prepared) -> Sequence[AttentionMap]:
         """The maps of an image."""
         query, method = self.query, find_method(self.query.method)
-        against = query.against or None
-        session = Session(self.classifier, prepared.inputs, [method], layer=query.layers, against=against)
-        return session.attend(method, [query.concepts], [prepared.read.image])[0]
+        against, image = query.against or None, prepared.read.image
+        # where the layers of the boxes are known, both share the forward pass
+        shared = bool(self.classifier.extent) and method is not C_EXTENT and query.alpha is None
+        methods = [method, C_EXTENT] if shared else [method]
+        layers = {method: query.layers, C_EXTENT: None}
+        session = Session(self.classifier, prepared.inputs, methods, layer=layers, against=against)
+        return session.attend(method, [query.concepts], [image], session.at_scales if shared else None)[0]
 
     def told(self, prepared: Prepared, maps: Sequence[AttentionMap]) -> Seen:
         """What the maps say; boxes only of what is probable enough, as they take longer than the maps."""

@@ -44,6 +44,11 @@ def taps(layer: str) -> tuple[str, ...]:
     return tuple(layer.split(JOINT))
 
 
+def compared(layer: str) -> tuple[str, ...]:
+    """The last of several."""
+    return taps(layer)[1:][-1:]
+
+
 def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
     """How much more similar each position is to the winners than to the losers (``evidence`` in means), 0 to 1."""
     directions = functional.normalize(activations.flatten(2), dim=1)
@@ -108,9 +113,9 @@ def _even(maps: Tensor) -> Tensor:
 
 
 _ABOUT = "for boxes: the extent of the main object, from winners and similar activations"
-EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps, main=True)
+EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps, compared=compared, main=True)
 _ALL = "for boxes: the extent of every object of the concept, with contrast (the boxes that are shown)"
-C_EXTENT = Method("c-extent", _ALL, _contrastive, place="joint", scales=SCALES, taps=taps, plain=EXTENT)
+C_EXTENT = Method("c-extent", _ALL, _contrastive, place="joint", scales=SCALES, taps=taps, compared=compared, plain=EXTENT)
 
 
 class Extents:
