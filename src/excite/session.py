@@ -272,6 +272,7 @@ class Session:
         concepts: Sequence[Sequence[Cue] | None],
         images: Sequence[Image.Image],
         again: Opening | None = None,
+        likely: float = 0.0,
     ) -> list[AttentionMaps]:
         """The maps of each image's concepts; None: of the most probable classes. All signals share one top-down pass.
 
@@ -280,6 +281,7 @@ class Session:
             concepts: for each image.
             images: as they were before preprocessing.
             again: opens the session of an image for a method and some scales, for the boxes of maps; None: a new one.
+            likely: boxes of concepts that are at least so probable are made together, without those of others.
         """
         rivals = [self.labels.find(rival) for rival in self._against]
         wanted = [
@@ -296,7 +298,10 @@ class Session:
         for layer in maps:
             maps[layer] = maps[layer].detach().float().cpu()  # once, not for each map
         opening = partial(_new_session, self.classifier, rivals) if again is None else again
-        about = [Extents(opening, image, each, rivals) for image, each in zip(images, wanted, strict=True)]
+        about = []
+        for k, (image, each) in enumerate(zip(images, wanted, strict=True)):
+            chances = [self.classifier.chance(self.probabilities[k], concept.units) for concept in each]
+            about.append(Extents(opening, image, each, rivals, [chance >= likely for chance in chances]))
         for number, each in enumerate(signals):
             for k, concept in enumerate(each):
                 for layer, values in maps.items() if concept is not None else ():

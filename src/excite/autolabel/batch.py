@@ -308,7 +308,8 @@ class AttendWork:
         methods = [method, C_EXTENT] if shared else [method]
         layers = {method: query.layers, C_EXTENT: None}
         session = Session(self.classifier, prepared.inputs, methods, layer=layers, against=against)
-        return session.attend(method, [query.concepts], [image], session.at_scales if shared else None)[0]
+        again = session.at_scales if shared else None
+        return session.attend(method, [query.concepts], [image], again, self.at_least)[0]
 
     def told(self, prepared: Prepared, maps: Sequence[AttentionMap]) -> Seen:
         """What the maps say; boxes only of what is probable enough, as they take longer than the maps."""

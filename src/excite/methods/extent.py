@@ -119,21 +119,29 @@ C_EXTENT = Method("c-extent", _ALL, _contrastive, place="joint", scales=SCALES, 
 
 
 class Extents:
-    """The extent of the objects of some concepts in one image, made for all of them when one is first asked for.
+    """The extent of the objects of some concepts in one image, made when one is first asked for.
 
     It needs a second, larger scale of the image and takes several times as long as the maps themselves; so it waits
-    until a box is asked for. A network that takes images of one size only is run at that size alone.
+    until a box is asked for, and is made for all likely concepts together, or for all others. A network that takes images of one size only is run at that size alone.
 
     Attributes:
         image: as it was before preprocessing.
         rivals: the concepts to contrast with.
+
+    Args:
+        likely: of which concepts boxes will be asked for.
     """
 
     def __init__(
-        self, opening: Opening, image: Image.Image, concepts: Sequence[Concept], rivals: Sequence[Concept]
+        self,
+        opening: Opening,
+        image: Image.Image,
+        concepts: Sequence[Concept],
+        rivals: Sequence[Concept],
+        likely: Sequence[bool],
     ) -> None:
         self.image, self.rivals = image, rivals
-        self._opening, self._concepts = opening, concepts
+        self._opening, self._concepts, self._likely = opening, concepts, likely
         self._numbers = {concept: number for number, concept in reversed([*enumerate(concepts)])}
         self._lock, self._maps = threading.Lock(), dict[int, Tensor]()
 
@@ -147,15 +155,16 @@ class Extents:
     def of(self, number: int) -> Tensor:
         """The map [h, w] of one of the concepts."""
         with self._lock:
-            if not self._maps:
+            if number not in self._maps:
+                alike = [k for k, likely in enumerate(self._likely) if likely == self._likely[number]]
                 try:
-                    self._maps.update(self._made(SCALES))
+                    self._maps.update(self._made(SCALES, alike))
                 except ModelError:  # of the larger image
-                    self._maps.update(self._made((1.0,)))
+                    self._maps.update(self._made((1.0,), alike))
             return self._maps[number]
 
-    def _made(self, scales: Sequence[float]) -> Iterator[tuple[int, Tensor]]:
+    def _made(self, scales: Sequence[float], numbers: Sequence[int]) -> Iterator[tuple[int, Tensor]]:
         with self._opening(self.image, C_EXTENT, scales) as session:
-            units = [[session.start(0, concept, self.rivals)] for concept in self._concepts]
+            units = [[session.start(0, self._concepts[number], self.rivals)] for number in numbers]
             (maps,) = session.maps(C_EXTENT, units).values()
-        return enumerate(maps[:, 0].detach().float().clamp(min=0))
+        return zip(numbers, maps[:, 0].detach().float().clamp(min=0), strict=True)
