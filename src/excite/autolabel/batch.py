@@ -24,7 +24,7 @@ from excite.jobs import Entry, Executor, ResultStore
 from excite.jobs.loop import answered
 from excite.methods import find_method
 from excite.methods.excitation import LARGER
-from excite.methods.extent import C_EXTENT
+from excite.methods.extent import C_EXTENT, has_objects
 from excite.models import Choice, Classifier, Preprocess
 from excite.readouts.box import scaled_box, scaled_point
 from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
@@ -302,14 +302,13 @@ class AttendWork:
     def maps(self, prepared: Prepared) -> Sequence[AttentionMap]:
         """The maps of an image."""
         query, method = self.query, find_method(self.query.method)
-        against, image = query.against or None, prepared.read.image
-        # where the layers of the boxes are known, both share the forward pass
-        shared = bool(self.classifier.extent) and method is not C_EXTENT and query.alpha is None
-        methods = [method, C_EXTENT] if shared else [method]
-        layers = {method: query.layers, C_EXTENT: None}
-        session = Session(self.classifier, prepared.inputs, methods, layer=layers, against=against)
-        again = session.at_scales if shared else None
-        return session.attend(method, [query.concepts], [image], again, self.at_least)[0]
+        session, again = partial(Session, self.classifier, prepared.inputs, against=query.against or None), None
+        if self.classifier.extent and query.layers is None and query.alpha is None and has_objects(method):
+            opened = session([method, C_EXTENT])  # the boxes share the forward pass of the map
+            again = opened.at_scales
+        else:
+            opened = session([method], layer=query.layers)
+        return opened.attend(method, [query.concepts], [prepared.read.image], again, self.at_least)[0]
 
     def told(self, prepared: Prepared, maps: Sequence[AttentionMap]) -> Seen:
         """What the maps say; boxes only of what is probable enough, as they take longer than the maps."""

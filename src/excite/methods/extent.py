@@ -8,6 +8,7 @@ that tells the concept from what is beside it; relies more on similarity; and ke
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,9 @@ def taps(layer: str) -> tuple[str, ...]:
 
 
 def compared(layer: str) -> tuple[str, ...]:
-    """The last of several."""
-    return taps(layer)[1:][-1:]
+    """The last of several layers, unless probabilities are read there, too."""
+    *read, last = taps(layer)
+    return (last,) if read and last not in read else ()
 
 
 def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
@@ -115,14 +117,20 @@ def _even(maps: Tensor) -> Tensor:
 _ABOUT = "for boxes: the extent of the main object, from winners and similar activations"
 EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps, compared=compared, main=True)
 _ALL = "for boxes: the extent of every object of the concept, with contrast (the boxes that are shown)"
-C_EXTENT = Method("c-extent", _ALL, _contrastive, place="joint", scales=SCALES, taps=taps, compared=compared, plain=EXTENT)
+C_EXTENT = replace(EXTENT, name="c-extent", description=_ALL, maps=_contrastive, plain=EXTENT, main=False)
+
+
+def has_objects(method: Method) -> bool:
+    """Whether the maps of a method show winners at one layer, whose objects have an extent."""
+    return method.forward == "excitation" and method.place == "layer"
 
 
 class Extents:
     """The extent of the objects of some concepts in one image, made when one is first asked for.
 
     It needs a second, larger scale of the image and takes several times as long as the maps themselves; so it waits
-    until a box is asked for, and is made for all likely concepts together, or for all others. A network that takes images of one size only is run at that size alone.
+    until a box is asked for, and is made for all likely concepts together, or for all others. A network that takes
+    images of one size only is run at that size alone.
 
     Attributes:
         image: as it was before preprocessing.
@@ -149,8 +157,7 @@ class Extents:
         """How to make the map whose regions are the objects of a map by a method; None for methods of another kind."""
         if method.place == "joint":
             return lambda: values
-        winners = method.forward == "excitation" and method.place == "layer"
-        return partial(self.of, self._numbers[concept]) if winners else None
+        return partial(self.of, self._numbers[concept]) if has_objects(method) else None
 
     def of(self, number: int) -> Tensor:
         """The map [h, w] of one of the concepts."""

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     Inputs = tuple[Any, ...]  # what the network is called with
     Disturb = Callable[[Tensor], Tensor]
 
-Read = TypeVar("Read")
 Layer = str | nn.Module  # its name, as in ``named_modules()``, or the module itself
 Layers = Layer | Iterable[Layer]
 INPUT = "input"  # as a layer: what the network is given (a module of that name is still there as ``input#0``)
@@ -59,7 +58,9 @@ class ForwardPass(ReadAsMaps):
     ) -> None:
         self._module, self._inputs = module, inputs if isinstance(inputs, tuple) else (inputs,)
         names = layer_names(module, layers)
-        self._traced, self.readings, self.compared = forward_pass(module, self._inputs, names, operations, compared)
+        self._traced, read = forward_pass(module, self._inputs, names, operations, compared)
+        self.readings = {layer: read[layer] for layer in names}
+        self.compared = {layer: read[layer].activation for layer in compared}
         self.output = self._traced.detach()
         if is_concrete():
             self._check_output()
@@ -96,11 +97,8 @@ def forward_pass(
     layers: Sequence[str],
     operations: Mapping[str, Operation],
     compared: Sequence[str] = (),
-) -> tuple[Tensor, dict[str, Reading], dict[str, Tensor]]:
-    """The network's output units, with the graph down to the taps on its layers, and the tap of each layer.
-
-    And the activations of the layers that are only ``compared``, which take no rules.
-    """
+) -> tuple[Tensor, dict[str, Reading]]:
+    """The network's output units, with the graph down to the taps on its layers, and what is read of each layer."""
     modules = plain_modules(module)
     if any(isinstance(child, LazyModuleMixin) for child in modules):  # its parameters get their shape in the first call
         with torch.no_grad():
@@ -128,29 +126,29 @@ def _run(
     taint: Taint,
     disturb: Disturb = Tensor.detach,
     compared: Sequence[str] = (),
-) -> tuple[Tensor, dict[str, Reading], dict[str, Tensor]]:
-    """Run a network once; ``disturb`` changes the activations at the taps."""
+) -> tuple[Tensor, dict[str, Reading]]:
+    """Run a network once; ``disturb`` changes the activations at the taps. What is only ``compared`` gets none."""
     module = modules[0]
     mode = RuleMode(operations, module, taint)
     wanted: dict[str, tuple[list[Reading | str], int]] = {}  # what is read in a module, and which of that is meant
     calls: dict[nn.Module, list[Reading | str]] = {}
     edges: dict[str, list[Reading | str]] = {}
-    for layer in layers:
+    untapped: set[nn.Module] = set()
+    for layer in (*layers, *compared):
         if is_edges(layer):
             name, number = split_edges(layer)
             child = find_layer(module, name)[0] if name else module
             wanted[layer] = edges.setdefault(mode.names[id(child)], []), number
         elif layer != INPUT:
             child, number = find_layer(module, layer)
+            if layer in compared and child not in calls:
+                untapped.add(child)
             wanted[layer] = calls.setdefault(child, []), number
-    heard: dict[nn.Module, list[Tensor | str]] = {}
-    found = {layer: find_layer(module, layer) for layer in compared}
-    beside = {layer: (heard.setdefault(child, []), number) for layer, (child, number) in found.items()}
     arguments = list(inputs)
     read: dict[str, Reading] = {}
     mode.disturbs = disturb is not Tensor.detach
     mode.read_weights = read_edges(mode, edges, partial(tap_on, disturb=disturb)) if edges else None
-    tapped = _tapped(calls, heard, mode, disturb)
+    tapped = _tapped(calls, untapped, mode, disturb)
     with torch.inference_mode(mode=False), torch.enable_grad(), as_found(modules), taint, tapped, mode:
         if INPUT in layers:
             mode.below = False
@@ -162,8 +160,7 @@ def _run(
         for name, value in list(attributes.items()):
             if value.__class__ not in _USUAL and is_activation(value):
                 attributes[name] = value.detach()
-    activations = {layer: _chosen(layer, tensors, number) for layer, (tensors, number) in beside.items()}
-    return output, {layer: read[layer] for layer in layers}, activations
+    return output, read
 
 
 def unread(module: nn.Module, inputs: Inputs, layer: str, operations: Mapping[str, Operation]) -> ExciteError:
@@ -205,7 +202,7 @@ def activated(argument: Any) -> Any:
     return {key: activated(item) for key, item in argument.items()} if type(argument) is dict else argument
 
 
-def _chosen(layer: str, readings: list[Read | str], call: int) -> Read:
+def _chosen(layer: str, readings: list[Reading | str], call: int) -> Reading:
     if not readings:
         others = "one of excite.propagation.attention_layers(module, inputs)" if is_edges(layer) else "another layer"
         raise LayerError(f"layer {layer!r} was not used for this input: choose {others}")
@@ -262,15 +259,9 @@ class Reading:
 
 @contextmanager
 def _tapped(
-    calls: dict[nn.Module, list[Reading | str]],
-    heard: dict[nn.Module, list[Tensor | str]],
-    mode: RuleMode,
-    disturb: Disturb,
+    calls: dict[nn.Module, list[Reading | str]], untapped: set[nn.Module], mode: RuleMode, disturb: Disturb
 ) -> Iterator[None]:
-    """Tap each call of some modules while their network runs, and keep what others give.
-
-    A str stands for an output that is no tensor.
-    """
+    """Read each call of some modules while their network runs; a str stands for an output that is no tensor."""
     thread = get_ident()
 
     def read(module: nn.Module, _arguments: Any, answer: Any) -> Any:
@@ -280,21 +271,17 @@ def _tapped(
             if not isinstance(answer, Tensor):
                 calls[module].append(type(answer).__name__)
                 return answer
+            if module in untapped:  # a copy: the network may overwrite its own
+                calls[module].append(Reading(Tap(), answer, answer.detach().clone(), Start([])))
+                return answer
             mode.below = False
             reading, given = tap_on(answer, disturb)
             calls[module].append(reading)
             return given
 
-    def keep(module: nn.Module, _arguments: Any, answer: Any) -> None:
-        if get_ident() == thread:
-            with torch._C.DisableTorchFunction():  # noqa: SLF001 - as above
-                kept = answer.detach().clone() if isinstance(answer, Tensor) else type(answer).__name__
-                heard[module].append(kept)  # a copy: the network may overwrite its own
-
     with ExitStack() as hooks:
-        for hook, modules in ((keep, heard), (read, calls)):
-            for module in modules:
-                hooks.callback(module.register_forward_hook(hook).remove)
+        for module in calls:
+            hooks.callback(module.register_forward_hook(read).remove)
         yield
 
 
@@ -349,14 +336,14 @@ def plain_modules(module: nn.Module) -> list[nn.Module]:
 
 def modules_of(module: nn.Module) -> list[nn.Module]:
     """As ``list(module.modules())``, in a fifth of the time: this is asked several times for each map."""
-    found: dict[int, nn.Module] = {}
-    waiting = [module]
+    found: dict[nn.Module, None] = {}
+    waiting: list[nn.Module | None] = [module]
     while waiting:
         child = waiting.pop()
-        if id(child) not in found:
-            found[id(child)] = child
-            waiting += [each for each in reversed(child._modules.values()) if each is not None]  # noqa: SLF001 - see above
-    return list(found.values())
+        if child is not None and child not in found:
+            found[child] = None
+            waiting += reversed(child._modules.values())  # noqa: SLF001 - see above
+    return list(found)
 
 
 def layer_names(module: nn.Module, layers: Layers) -> list[str]:
