@@ -23,8 +23,8 @@ from excite.io.files import save_npy
 from excite.jobs import Entry, Executor, ResultStore
 from excite.jobs.loop import answered
 from excite.methods import find_method
-from excite.methods.excitation import LARGER
-from excite.methods.extent import C_EXTENT, has_objects
+from excite.methods.excitation import C_MWP, LARGER
+from excite.methods.extent import C_EXTENT
 from excite.models import Choice, Classifier, Preprocess
 from excite.readouts.box import scaled_box, scaled_point
 from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
@@ -302,13 +302,11 @@ class AttendWork:
     def maps(self, prepared: Prepared) -> Sequence[AttentionMap]:
         """The maps of an image."""
         query, method = self.query, find_method(self.query.method)
-        session, again = partial(Session, self.classifier, prepared.inputs, against=query.against or None), None
-        if self.classifier.extent and query.layers is None and query.alpha is None and has_objects(method):
-            opened = session([method, C_EXTENT])  # the boxes share the forward pass of the map
-            again = opened.at_scales
-        else:
-            opened = session([method], layer=query.layers)
-        return opened.attend(method, [query.concepts], [prepared.read.image], again, self.at_least)[0]
+        shared = method is C_MWP and query.layers is None and query.alpha is None and bool(self.classifier.extent)
+        methods = [method, C_EXTENT] if shared else [method]  # boxes share the forward pass of their map
+        session = Session(self.classifier, prepared.inputs, methods, layer=query.layers, against=query.against or None)
+        again = session.at_scales if shared else None
+        return session.attend(method, [query.concepts], [prepared.read.image], again, self.at_least)[0]
 
     def told(self, prepared: Prepared, maps: Sequence[AttentionMap]) -> Seen:
         """What the maps say; boxes only of what is probable enough, as they take longer than the maps."""

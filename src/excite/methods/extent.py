@@ -120,11 +120,6 @@ _ALL = "for boxes: the extent of every object of the concept, with contrast (the
 C_EXTENT = replace(EXTENT, name="c-extent", description=_ALL, maps=_contrastive, plain=EXTENT, main=False)
 
 
-def has_objects(method: Method) -> bool:
-    """Whether the maps of a method show winners at one layer, whose objects have an extent."""
-    return method.forward == "excitation" and method.place == "layer"
-
-
 class Extents:
     """The extent of the objects of some concepts in one image, made when one is first asked for.
 
@@ -157,7 +152,8 @@ class Extents:
         """How to make the map whose regions are the objects of a map by a method; None for methods of another kind."""
         if method.place == "joint":
             return lambda: values
-        return partial(self.of, self._numbers[concept]) if has_objects(method) else None
+        winners = method.forward == "excitation" and method.place == "layer"
+        return partial(self.of, self._numbers[concept]) if winners else None
 
     def of(self, number: int) -> Tensor:
         """The map [h, w] of one of the concepts."""

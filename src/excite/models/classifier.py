@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from excite.errors import ExciteError, ImageError, ModelError, TrainingModeWarning
-from excite.propagation.taps import as_found, main_output, modules_of, plain_modules
+from excite.propagation.taps import as_found, main_output, plain_modules
 from excite.vocabulary import Labels
 
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
@@ -333,12 +333,13 @@ def active_in_training(module: nn.Module) -> str:
         "active dropout ('0') and batch statistics ('1')"
     """
     found: dict[str, str] = {}
-    training = any(child.training for child in modules_of(module))  # nearly never
-    for name, child in module.named_modules() if training else ():
-        if child.training and isinstance(child, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - the parent of all
+    for name, child in module.named_modules():
+        if not child.training:  # nearly always, and this is asked several times for each map
+            continue
+        if isinstance(child, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - the parent of all
             found.setdefault("batch statistics", name)
         chance = getattr(child, "p", None) or getattr(child, "drop_prob", None)  # torch's, and timm's DropPath
-        if child.training and chance and "drop" in type(child).__name__.lower():
+        if chance and "drop" in type(child).__name__.lower():
             found.setdefault("active dropout", name)
     return " and ".join(f"{kind} ({name!r})" for kind, name in found.items()) if found else ""
 

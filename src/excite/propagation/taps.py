@@ -58,9 +58,10 @@ class ForwardPass(ReadAsMaps):
     ) -> None:
         self._module, self._inputs = module, inputs if isinstance(inputs, tuple) else (inputs,)
         names = layer_names(module, layers)
-        self._traced, read = forward_pass(module, self._inputs, names, operations, compared)
-        self.readings = {layer: read[layer] for layer in names}
-        self.compared = {layer: read[layer].activation for layer in compared}
+        self._traced, self.readings = forward_pass(module, self._inputs, names, operations, compared)
+        self.compared: dict[str, Tensor] = {}
+        for layer in compared:
+            self.compared[layer] = self.readings.pop(layer).activation
         self.output = self._traced.detach()
         if is_concrete():
             self._check_output()
@@ -96,15 +97,15 @@ def forward_pass(
     inputs: Inputs,
     layers: Sequence[str],
     operations: Mapping[str, Operation],
-    compared: Sequence[str] = (),
+    compared: Sequence[str],
 ) -> tuple[Tensor, dict[str, Reading]]:
-    """The network's output units, with the graph down to the taps on its layers, and what is read of each layer."""
+    """The network's output units, with the graph down to the taps, and what is read of each layer."""
     modules = plain_modules(module)
     if any(isinstance(child, LazyModuleMixin) for child in modules):  # its parameters get their shape in the first call
         with torch.no_grad():
             modules[0](*inputs)
     taint = Taint(modules)
-    found = _run(modules, inputs, layers, operations, taint, compared=compared)
+    output, read = _run(modules, inputs, layers, operations, taint, compared=compared)
     if taint.unknown:  # are these tensors the same for other images and other activations at the taps?
         trials = [Taint(modules) for _ in unknown.TRIALS]
         try:
@@ -114,8 +115,8 @@ def forward_pass(
             raise NoRuleError(unknown.hidden_in(taint.unknown[0])) from error
         activations = unknown.activations_among(modules[0], taint.unknown, [other.unknown for other in trials])
         if activations:
-            found = _run(modules, inputs, layers, operations, Taint(modules, activations), compared=compared)
-    return found
+            output, read = _run(modules, inputs, layers, operations, Taint(modules, activations), compared=compared)
+    return output, read
 
 
 def _run(
@@ -160,7 +161,7 @@ def _run(
         for name, value in list(attributes.items()):
             if value.__class__ not in _USUAL and is_activation(value):
                 attributes[name] = value.detach()
-    return output, read
+    return output, {layer: read[layer] for layer in (*layers, *compared)}
 
 
 def unread(module: nn.Module, inputs: Inputs, layer: str, operations: Mapping[str, Operation]) -> ExciteError:
@@ -322,7 +323,7 @@ def plain_modules(module: nn.Module) -> list[nn.Module]:
     if not isinstance(module, nn.Module):
         raise ModelError(f"expected a torch.nn.Module, got {type(module).__name__}")
     module = getattr(module, "_orig_mod", module)
-    modules = modules_of(module)
+    modules = list(module.modules())
     for child in modules:
         if isinstance(child, torch.jit.ScriptModule):
             name = next(name for name, each in module.named_modules() if each is child)
@@ -332,18 +333,6 @@ def plain_modules(module: nn.Module) -> list[nn.Module]:
                 "load the same network as plain PyTorch code (TorchScript files keep no such code)"
             )
     return modules
-
-
-def modules_of(module: nn.Module) -> list[nn.Module]:
-    """As ``list(module.modules())``, in a fifth of the time: this is asked several times for each map."""
-    found: dict[nn.Module, None] = {}
-    waiting: list[nn.Module | None] = [module]
-    while waiting:
-        child = waiting.pop()
-        if child is not None and child not in found:
-            found[child] = None
-            waiting += reversed(child._modules.values())  # noqa: SLF001 - see above
-    return list(found)
 
 
 def layer_names(module: nn.Module, layers: Layers) -> list[str]:
