@@ -310,7 +310,9 @@ class AttendWork:
 
     def told(self, prepared: Prepared, maps: Sequence[AttentionMap]) -> Seen:
         """What the maps say; boxes only of what is probable enough, as they take longer than the maps."""
-        return Seen(prepared, maps, [self._row(found, prepared.read.size) for found in maps])
+        rows = [self._row(found, prepared.read.size) for found in maps]
+        done = [replace(found, objects=()) if callable(found.objects) else found for found in maps]
+        return Seen(prepared, done, rows)  # without what makes other boxes, which keeps the forward passes
 
     def _row(self, found: AttentionMap, size: tuple[int, int]) -> dict[str, Any]:
         """A map as plain values, with coordinates in an image of that size."""

@@ -65,9 +65,9 @@ class Method:
         forward: the kind of forward pass that it needs.
         scales: the scales of the image that it uses; 1 is the size of the classifier's own preprocessing.
         taps: the layers of the network behind a joint layer; None: a layer is itself.
-        compared: those among the taps of which only activations are used, no probabilities.
         plain: the same without contrast, for signals that are a contrast themselves ("cat, not dog").
         main: shown first in lists and menus; all others, ablations and controls among them, are for comparison.
+        compared: those among the taps of which only activations are used, no probabilities.
     """
 
     name: str
@@ -77,9 +77,9 @@ class Method:
     forward: Forward = "excitation"
     scales: tuple[float, ...] = (1.0,)
     taps: Callable[[str], tuple[str, ...]] | None = None
-    compared: Callable[[str], tuple[str, ...]] | None = None
     plain: Method | None = None
     main: bool = False
+    compared: Callable[[str], tuple[str, ...]] | None = None
 
 
 def blurred(maps: Tensor, amount: float = BLUR) -> Tensor:
