@@ -124,22 +124,23 @@ class Session:
         In the stream of tokens of a transformer the neurons are tokens (`TokenPass`), in all other layers channels.
         """
         if set(layers) <= set(self.stream):
-            read = [layer for layer in self._layers_read("excitation", scale) if layer in self.stream]
+            read = [layer for layer in chain(*self._layers_read("excitation", scale)) if layer in self.stream]
             return self._pass(TokenPass, "tokens", scale, self.stream, read)
         return self.excitation(scale)
 
     def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop by channels; made when it is first needed."""
-        return self._pass(ExcitationPass, "excitation", scale, self._layers_read("excitation", scale))
+        read, compared = self._layers_read("excitation", scale)
+        return self._pass(partial(ExcitationPass, compared=compared), "excitation", scale, read)
 
     def gradients(self, scale: float = 1.0) -> Gradients:
         """The forward pass for gradients; made when it is first needed."""
-        return self._pass(Gradients, "gradients", scale, self._layers_read("gradients", scale))
+        return self._pass(Gradients, "gradients", scale, self._layers_read("gradients", scale)[0])
 
     @cached_property
     def stream(self) -> Stream:
         """The stream of tokens from the lowest layer that a method reads; empty for most networks."""
-        read = {layer for scale in self.inputs for layer in self._layers_read("excitation", scale)}
+        read = {layer for scale in self.inputs for layer in chain(*self._layers_read("excitation", scale))}
         if not any(grid.tokens for grid in self.grids(list(read)).values()):
             return {}
         whole = token_stream(self.classifier, self.inputs[1.0])
@@ -154,12 +155,13 @@ class Session:
                 self._generation = 0 if self.classifier.labels is None else self.classifier.labels.generation
                 self._module = self.classifier.fixed()
             forward = kind(self._module, self.inputs[scale], layers)
-            maps = [layer for layer in forward.readings if not is_edges(layer)]
+            maps = [layer for layer in forward.activations if not is_edges(layer)]
             forward.grids = self.grids(maps, scale)
             for layer in maps:
                 check_spatial(layer, forward.activations[layer])
             if self.classifier.verified is not None:
-                self._verify(tuple(read or maps), scale, self.classifier.verified)
+                found = read or [layer for layer in maps if layer in forward.readings]
+                self._verify(tuple(found), scale, self.classifier.verified)
             self._passes[name, scale] = forward
         return forward
 
@@ -203,14 +205,17 @@ class Session:
             if all(each.found or not each.clear for each in found.responses.values()):  # a blank image shows nothing
                 done.add(layers)
 
-    def _layers_read(self, forward: Forward, scale: float) -> list[str]:
-        """All layers that methods with this kind of forward pass read at this scale."""
-        found: dict[str, None] = {}
+    def _layers_read(self, forward: Forward, scale: float) -> tuple[list[str], list[str]]:
+        """All layers that methods with this kind of forward pass read at this scale, and those that are compared."""
+        read: dict[str, None] = {}
+        compared: dict[str, None] = {}
         for method, layers in self.layers.items():
             if method.forward == forward and scale in method.scales:
-                behind = chain.from_iterable(map(method.taps or _alone, layers))
-                found.update(dict.fromkeys(self.attention if method.place == "attention" else behind))
-        return list(found)
+                for layer in self.attention if method.place == "attention" else layers:
+                    only = method.compared(layer) if method.compared else ()
+                    for tap in (method.taps or _alone)(layer):
+                        (compared if tap in only else read)[tap] = None
+        return list(read), list(compared.keys() - read.keys())
 
     @property
     def output(self) -> Tensor:
@@ -264,6 +269,7 @@ class Session:
         concepts: Sequence[Sequence[Cue] | None],
         images: Sequence[Image.Image],
         again: Opening | None = None,
+        likely: float = 0.0,
     ) -> list[AttentionMaps]:
         """The maps of each image's concepts; None: of the most probable classes. All signals share one top-down pass.
 
@@ -272,6 +278,7 @@ class Session:
             concepts: for each image.
             images: as they were before preprocessing.
             again: opens the session of an image for a method and some scales, for the boxes of maps; None: a new one.
+            likely: boxes of concepts that are at least so probable are made together, without those of others.
         """
         rivals = [self.labels.find(rival) for rival in self._against]
         wanted = [
@@ -288,12 +295,22 @@ class Session:
         for layer in maps:
             maps[layer] = maps[layer].detach().float().cpu()  # once, not for each map
         opening = partial(_new_session, self.classifier, rivals) if again is None else again
-        about = [Extents(opening, image, each, rivals) for image, each in zip(images, wanted, strict=True)]
+        about = []
+        for image, chances, found in zip(images, self.probabilities, wanted, strict=True):
+            due = [self.classifier.chance(chances, concept.units) >= likely for concept in found]
+            about.append(Extents(opening, image, found, rivals, due))
         for number, each in enumerate(signals):
             for k, concept in enumerate(each):
                 for layer, values in maps.items() if concept is not None else ():
                     answers[k].append(self._map(values[number, k], concept, method, layer, k, about[k]))
         return answers
+
+    @contextmanager
+    def at_scales(self, image: Image.Image, _method: Method, scales: Sequence[float]) -> Iterator[Session]:
+        """This session with its only image at exactly these scales: an `Opening` for the boxes of its maps."""
+        prepare = self.classifier.prepared
+        self.inputs = {k: self.inputs[k] if k in self.inputs else prepare(image, k)[None] for k in scales}
+        yield self
 
     def _renew(self, concepts: Sequence[Concept]) -> None:
         """Drop the forward passes where a phrase was given its output unit after them (`OpenLabels`)."""

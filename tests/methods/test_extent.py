@@ -1,5 +1,7 @@
 """The extent of the main object: winners, and what looks like them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from networks import Staged
@@ -8,11 +10,13 @@ from scipy import ndimage
 from torch import nn
 
 import excite
+from excite.images import read_image
 from excite.methods import METHODS
 from excite.methods.base import largest_region, resized
 from excite.methods.excitation import LARGER
 from excite.methods.extent import BACKGROUND, CONTRAST, LOSING, likeness
 from excite.models import Preprocess
+from excite.session import Session
 
 
 @pytest.fixture
@@ -156,6 +160,19 @@ class TestShownBoxes:
         assert len(sizes) == runs
         assert boxes == [found.box for found in excite.locate(classifier, self.picture, [0, 1])]
         assert [found.box() for found in excite.SessionCache(classifier).attend(self.picture, [0, 1])] == boxes
+
+    def test_where_the_pass_of_the_map_is_shared_each_scale_runs_once(self, counted):
+        classifier, sizes = replace(counted[0], extent="4+1"), counted[1]
+        alone, image = excite.attend(classifier, self.picture, [0, 1, 2]), read_image(self.picture)
+        expected = [found.boxes() for found in alone]
+        methods = [METHODS["c-mwp"], METHODS["c-extent"]]
+        session = Session(classifier, {1.0: classifier.prepared(image)[None]}, methods)
+        sizes.clear()
+        likely = max(found.probability for found in alone)  # so the boxes are made in two parts
+        (maps,) = session.attend(methods[0], [[0, 1, 2]], [image], session.at_scales, likely)
+        assert [found.boxes() for found in maps] == expected
+        assert sizes == [(28, 28), (52, 52)]
+        assert [*session.excitation().readings] == ["4"], "what is only compared takes no rules"
 
     def test_other_methods_keep_their_own(self, counted):
         classifier, sizes = counted

@@ -23,7 +23,8 @@ from excite.io.files import save_npy
 from excite.jobs import Entry, Executor, ResultStore
 from excite.jobs.loop import answered
 from excite.methods import find_method
-from excite.methods.excitation import LARGER
+from excite.methods.excitation import C_MWP, LARGER
+from excite.methods.extent import C_EXTENT
 from excite.models import Choice, Classifier, Preprocess
 from excite.readouts.box import scaled_box, scaled_point
 from excite.readouts.gallery import Card, check_gallery, file_link, write_gallery
@@ -301,13 +302,17 @@ class AttendWork:
     def maps(self, prepared: Prepared) -> Sequence[AttentionMap]:
         """The maps of an image."""
         query, method = self.query, find_method(self.query.method)
-        against = query.against or None
-        session = Session(self.classifier, prepared.inputs, [method], layer=query.layers, against=against)
-        return session.attend(method, [query.concepts], [prepared.read.image])[0]
+        shared = method is C_MWP and query.layers is None and query.alpha is None and bool(self.classifier.extent)
+        methods = [method, C_EXTENT] if shared else [method]  # boxes share the forward pass of their map
+        session = Session(self.classifier, prepared.inputs, methods, layer=query.layers, against=query.against or None)
+        again = session.at_scales if shared else None
+        return session.attend(method, [query.concepts], [prepared.read.image], again, self.at_least)[0]
 
     def told(self, prepared: Prepared, maps: Sequence[AttentionMap]) -> Seen:
         """What the maps say; boxes only of what is probable enough, as they take longer than the maps."""
-        return Seen(prepared, maps, [self._row(found, prepared.read.size) for found in maps])
+        rows = [self._row(found, prepared.read.size) for found in maps]
+        done = [replace(found, objects=()) if callable(found.objects) else found for found in maps]
+        return Seen(prepared, done, rows)  # without what makes other boxes, which keeps the forward passes
 
     def _row(self, found: AttentionMap, size: tuple[int, int]) -> dict[str, Any]:
         """A map as plain values, with coordinates in an image of that size."""

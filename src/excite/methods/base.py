@@ -67,6 +67,7 @@ class Method:
         taps: the layers of the network behind a joint layer; None: a layer is itself.
         plain: the same without contrast, for signals that are a contrast themselves ("cat, not dog").
         main: shown first in lists and menus; all others, ablations and controls among them, are for comparison.
+        compared: those among the taps of which only activations are used, no probabilities.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Method:
     taps: Callable[[str], tuple[str, ...]] | None = None
     plain: Method | None = None
     main: bool = False
+    compared: Callable[[str], tuple[str, ...]] | None = None
 
 
 def blurred(maps: Tensor, amount: float = BLUR) -> Tensor:

@@ -8,6 +8,7 @@ that tells the concept from what is beside it; relies more on similarity; and ke
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,12 @@ CONTRAST, SIMILAR = 0.3, 2.0  # of c-extent: the part of contrastive evidence, a
 def taps(layer: str) -> tuple[str, ...]:
     """The layers of a joint layer such as ``layer4.1+layer3``; activations are compared at the last."""
     return tuple(layer.split(JOINT))
+
+
+def compared(layer: str) -> tuple[str, ...]:
+    """The last of several layers, unless probabilities are read there, too."""
+    *read, last = taps(layer)
+    return (last,) if read and last not in read else ()
 
 
 def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
@@ -108,27 +115,36 @@ def _even(maps: Tensor) -> Tensor:
 
 
 _ABOUT = "for boxes: the extent of the main object, from winners and similar activations"
-EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps, main=True)
+EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps, compared=compared, main=True)
 _ALL = "for boxes: the extent of every object of the concept, with contrast (the boxes that are shown)"
-C_EXTENT = Method("c-extent", _ALL, _contrastive, place="joint", scales=SCALES, taps=taps, plain=EXTENT)
+C_EXTENT = replace(EXTENT, name="c-extent", description=_ALL, maps=_contrastive, plain=EXTENT, main=False)
 
 
 class Extents:
-    """The extent of the objects of some concepts in one image, made for all of them when one is first asked for.
+    """The extent of the objects of some concepts in one image, made when one is first asked for.
 
     It needs a second, larger scale of the image and takes several times as long as the maps themselves; so it waits
-    until a box is asked for. A network that takes images of one size only is run at that size alone.
+    until a box is asked for, and is made for all likely concepts together, or for all others. A network that takes
+    images of one size only is run at that size alone.
 
     Attributes:
         image: as it was before preprocessing.
         rivals: the concepts to contrast with.
+
+    Args:
+        likely: of which concepts boxes will be asked for.
     """
 
     def __init__(
-        self, opening: Opening, image: Image.Image, concepts: Sequence[Concept], rivals: Sequence[Concept]
+        self,
+        opening: Opening,
+        image: Image.Image,
+        concepts: Sequence[Concept],
+        rivals: Sequence[Concept],
+        likely: Sequence[bool],
     ) -> None:
         self.image, self.rivals = image, rivals
-        self._opening, self._concepts = opening, concepts
+        self._opening, self._concepts, self._likely = opening, concepts, likely
         self._numbers = {concept: number for number, concept in reversed([*enumerate(concepts)])}
         self._lock, self._maps = threading.Lock(), dict[int, Tensor]()
 
@@ -142,15 +158,16 @@ class Extents:
     def of(self, number: int) -> Tensor:
         """The map [h, w] of one of the concepts."""
         with self._lock:
-            if not self._maps:
+            if number not in self._maps:
+                alike = [k for k, likely in enumerate(self._likely) if likely == self._likely[number]]
                 try:
-                    self._maps.update(self._made(SCALES))
+                    self._maps.update(self._made(SCALES, alike))
                 except ModelError:  # of the larger image
-                    self._maps.update(self._made((1.0,)))
+                    self._maps.update(self._made((1.0,), alike))
             return self._maps[number]
 
-    def _made(self, scales: Sequence[float]) -> Iterator[tuple[int, Tensor]]:
+    def _made(self, scales: Sequence[float], numbers: Sequence[int]) -> Iterator[tuple[int, Tensor]]:
         with self._opening(self.image, C_EXTENT, scales) as session:
-            units = [[session.start(0, concept, self.rivals)] for concept in self._concepts]
+            units = [[session.start(0, self._concepts[number], self.rivals)] for number in numbers]
             (maps,) = session.maps(C_EXTENT, units).values()
-        return enumerate(maps[:, 0].detach().float().clamp(min=0))
+        return zip(numbers, maps[:, 0].detach().float().clamp(min=0), strict=True)

@@ -334,10 +334,12 @@ def active_in_training(module: nn.Module) -> str:
     """
     found: dict[str, str] = {}
     for name, child in module.named_modules():
-        if child.training and isinstance(child, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - the parent of all
+        if not child.training:  # nearly always, and this is asked several times for each map
+            continue
+        if isinstance(child, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - the parent of all
             found.setdefault("batch statistics", name)
         chance = getattr(child, "p", None) or getattr(child, "drop_prob", None)  # torch's, and timm's DropPath
-        if child.training and chance and "drop" in type(child).__name__.lower():
+        if chance and "drop" in type(child).__name__.lower():
             found.setdefault("active dropout", name)
     return " and ".join(f"{kind} ({name!r})" for kind, name in found.items()) if found else ""
 

@@ -46,6 +46,7 @@ class ExcitationPass(ForwardPass):
             network is given.
         reuse: signals will be propagated more than once. Otherwise the normalisers that they share are not kept, which
             takes less memory.
+        compared: names of more layers, anywhere, whose activations are kept; that costs next to nothing.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
@@ -55,10 +56,16 @@ class ExcitationPass(ForwardPass):
     """
 
     def __init__(
-        self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Layers, *, reuse: bool = True
+        self,
+        module: nn.Module,
+        inputs: Tensor | tuple[Any, ...],
+        layers: Layers,
+        *,
+        reuse: bool = True,
+        compared: Sequence[str] = (),
     ) -> None:
         self._reuse, self._carry, self._sums = reuse, choose(carry), choose(sums)
-        super().__init__(module, inputs, layers, OPERATIONS)
+        super().__init__(module, inputs, layers, OPERATIONS, compared)
         self._top, self._above = top_of(self._traced)
         self._subgraphs: dict[tuple[Any, ...], Subgraph] = {}
 
@@ -374,7 +381,7 @@ def held_bytes(module: nn.Module, passes: Iterable[Any]) -> int:
     found: list[Tensor] = []
     seen: set[int] = set()
     for each in passes:
-        found.append(each.output)
+        found += [each.output, *each.compared.values()]
         for node in nodes_below(each.top):
             _collect(rule_of(node), found, seen)
             for name in dir(node):

@@ -54,10 +54,14 @@ class ForwardPass(ReadAsMaps):
         inputs: Tensor | tuple[Any, ...],
         layers: Layers,
         operations: Mapping[str, Operation],
+        compared: Sequence[str] = (),
     ) -> None:
         self._module, self._inputs = module, inputs if isinstance(inputs, tuple) else (inputs,)
         names = layer_names(module, layers)
-        self._traced, self.readings = forward_pass(module, self._inputs, names, operations)
+        self._traced, self.readings = forward_pass(module, self._inputs, names, operations, compared)
+        self.compared: dict[str, Tensor] = {}
+        for layer in compared:
+            self.compared[layer] = self.readings.pop(layer).activation
         self.output = self._traced.detach()
         if is_concrete():
             self._check_output()
@@ -89,15 +93,19 @@ class ForwardPass(ReadAsMaps):
 
 
 def forward_pass(
-    module: nn.Module, inputs: Inputs, layers: Sequence[str], operations: Mapping[str, Operation]
+    module: nn.Module,
+    inputs: Inputs,
+    layers: Sequence[str],
+    operations: Mapping[str, Operation],
+    compared: Sequence[str],
 ) -> tuple[Tensor, dict[str, Reading]]:
-    """The network's output units, with the graph down to the taps on its layers, and the tap of each layer."""
+    """The network's output units, with the graph down to the taps, and what is read of each layer."""
     modules = plain_modules(module)
     if any(isinstance(child, LazyModuleMixin) for child in modules):  # its parameters get their shape in the first call
         with torch.no_grad():
             modules[0](*inputs)
     taint = Taint(modules)
-    output, read = _run(modules, inputs, layers, operations, taint)
+    output, read = _run(modules, inputs, layers, operations, taint, compared=compared)
     if taint.unknown:  # are these tensors the same for other images and other activations at the taps?
         trials = [Taint(modules) for _ in unknown.TRIALS]
         try:
@@ -107,7 +115,7 @@ def forward_pass(
             raise NoRuleError(unknown.hidden_in(taint.unknown[0])) from error
         activations = unknown.activations_among(modules[0], taint.unknown, [other.unknown for other in trials])
         if activations:
-            output, read = _run(modules, inputs, layers, operations, Taint(modules, activations))
+            output, read = _run(modules, inputs, layers, operations, Taint(modules, activations), compared=compared)
     return output, read
 
 
@@ -118,26 +126,30 @@ def _run(
     operations: Mapping[str, Operation],
     taint: Taint,
     disturb: Disturb = Tensor.detach,
+    compared: Sequence[str] = (),
 ) -> tuple[Tensor, dict[str, Reading]]:
-    """Run a network once; ``disturb`` changes the activations at the taps."""
+    """Run a network once; ``disturb`` changes the activations at the taps. What is only ``compared`` gets none."""
     module = modules[0]
     mode = RuleMode(operations, module, taint)
     wanted: dict[str, tuple[list[Reading | str], int]] = {}  # what is read in a module, and which of that is meant
     calls: dict[nn.Module, list[Reading | str]] = {}
     edges: dict[str, list[Reading | str]] = {}
-    for layer in layers:
+    untapped: set[nn.Module] = set()
+    for layer in (*layers, *compared):
         if is_edges(layer):
             name, number = split_edges(layer)
             child = find_layer(module, name)[0] if name else module
             wanted[layer] = edges.setdefault(mode.names[id(child)], []), number
         elif layer != INPUT:
             child, number = find_layer(module, layer)
+            if layer in compared and child not in calls:
+                untapped.add(child)
             wanted[layer] = calls.setdefault(child, []), number
     arguments = list(inputs)
     read: dict[str, Reading] = {}
     mode.disturbs = disturb is not Tensor.detach
     mode.read_weights = read_edges(mode, edges, partial(tap_on, disturb=disturb)) if edges else None
-    tapped = _tapped(calls, mode, disturb)
+    tapped = _tapped(calls, untapped, mode, disturb)
     with torch.inference_mode(mode=False), torch.enable_grad(), as_found(modules), taint, tapped, mode:
         if INPUT in layers:
             mode.below = False
@@ -149,7 +161,7 @@ def _run(
         for name, value in list(attributes.items()):
             if value.__class__ not in _USUAL and is_activation(value):
                 attributes[name] = value.detach()
-    return output, {layer: read[layer] for layer in layers}
+    return output, {layer: read[layer] for layer in (*layers, *compared)}
 
 
 def unread(module: nn.Module, inputs: Inputs, layer: str, operations: Mapping[str, Operation]) -> ExciteError:
@@ -247,8 +259,10 @@ class Reading:
 
 
 @contextmanager
-def _tapped(calls: dict[nn.Module, list[Reading | str]], mode: RuleMode, disturb: Disturb) -> Iterator[None]:
-    """Tap each call of some modules while their network runs; a str stands for an output that is no tensor."""
+def _tapped(
+    calls: dict[nn.Module, list[Reading | str]], untapped: set[nn.Module], mode: RuleMode, disturb: Disturb
+) -> Iterator[None]:
+    """Read each call of some modules while their network runs; a str stands for an output that is no tensor."""
     thread = get_ident()
 
     def read(module: nn.Module, _arguments: Any, answer: Any) -> Any:
@@ -257,6 +271,9 @@ def _tapped(calls: dict[nn.Module, list[Reading | str]], mode: RuleMode, disturb
         with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
             if not isinstance(answer, Tensor):
                 calls[module].append(type(answer).__name__)
+                return answer
+            if module in untapped:  # a copy: the network may overwrite its own
+                calls[module].append(Reading(Tap(), answer, answer.detach().clone(), Start([])))
                 return answer
             mode.below = False
             reading, given = tap_on(answer, disturb)

@@ -77,17 +77,19 @@ class ReadAsMaps:
 
     Attributes:
         readings: for each layer its tap and its activation, as the network gives it.
+        compared: the activations of layers that are not read.
         grids: where the image's positions lie in the outputs of layers that are to be read as maps [N, C, h, w] by
             ``down`` and ``activations``. All others, at first every layer, are read as they are.
     """
 
     readings: Mapping[str, Any]
+    compared: Mapping[str, Tensor] = MappingProxyType({})
     grids: Mapping[str, TokenGrid] = MappingProxyType({})
 
     @property
     def activations(self) -> dict[str, Tensor]:
         """For each layer its output."""
-        return self.in_places({layer: reading.activation for layer, reading in self.readings.items()})
+        return self.in_places({layer: each.activation for layer, each in self.readings.items()} | {**self.compared})
 
     def in_places(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Values of layers, each as a map where its grid is known; there may be a leading dimension of signals."""

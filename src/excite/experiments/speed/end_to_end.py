@@ -20,7 +20,7 @@ from PIL import Image
 
 from excite.autolabel.batch import AttendQuery, AttendTask, AttendWork, Drawing
 from excite.errors import ConceptError
-from excite.experiments.speed.timing import peak_of
+from excite.experiments.speed.timing import Stopwatch, peak_of
 from excite.io.drawn import file_names
 from excite.jobs import Executor, Job, ResultStore
 from excite.jobs.executor import one_thread
@@ -118,19 +118,19 @@ class EndToEnd:
                 some = list(islice(endless, size))
                 both = [partial(ours, some), partial(plain, some)]
                 order = (0, 1) if len(rounds) % 2 else (1, 0)
-                taken = {k: seconds_of(both[k]) for k in order}
+                taken = {k: Stopwatch()(both[k]) for k in order}
                 rounds.append((taken[0], taken[1], size))
         return rounds, answers
 
     def _parts(self, work: AttendWork, tasks: Sequence[AttendTask]) -> dict[str, float]:
-        """Milliseconds of each part for one photograph, one after the other, without threads beside."""
+        """Milliseconds of CPU time of each part for one photograph, one after the other, without threads beside."""
         spent = dict.fromkeys(PARTS, 0.0)
         read, prepare, _, write = work.stages
 
         def part(name: str, call: Callable[..., Any], *given: Any) -> Any:
-            begin = time.perf_counter()
+            begin = time.thread_time()
             answer = call(*given)
-            spent[name] += time.perf_counter() - begin
+            spent[name] += time.thread_time() - begin
             return answer
 
         for task in tasks:
@@ -162,13 +162,6 @@ def known_words(classifier: Classifier, number: int) -> Iterator[str]:
         if found < number and (classifier.labels is not None or word.isdecimal()):
             found += 1
             yield word
-
-
-def seconds_of(call: Callable[[], object]) -> float:
-    """The seconds of a call."""
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
 
 
 def columns(row: Mapping[str, Any]) -> dict[str, str]:
