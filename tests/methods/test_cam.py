@@ -23,6 +23,9 @@ def test_fully_convolutional():
     x = pictures()
     expected = (network[:5](x) * network[6].weight[2].view(1, -1, 1, 1)).sum(1).detach()
     torch.testing.assert_close(maps(network, x, "cam", "4"), expected)
+    method = METHODS["cam"]
+    two = one_signal(session(network, x, {method: ["4"]}), method, {1: 1.0, 2: 3.0})["4"]  # each looks from elsewhere
+    torch.testing.assert_close(two, 3 * expected + maps(network, x, "cam", "4", unit=1))
 
 
 @pytest.mark.parametrize(

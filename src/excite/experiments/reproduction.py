@@ -322,15 +322,11 @@ def _phrase_lines(rows: Rows, _paper: Paper) -> Lines:
     return lines
 
 
-def _nothing(_network: str) -> Paper:
-    return {}
-
-
 KINDS = {
     "voc": Kind(partial(_published_points, "voc"), _pointing_lines),
     "coco": Kind(partial(_published_points, "coco"), _pointing_lines),
     "contrast": Kind(_published_contrast, _contrast_lines),
     "boxes": Kind(_published_boxes, _boxes_lines),
-    "layers": Kind(_nothing, _layer_lines),
-    "phrases": Kind(_nothing, _phrase_lines),
+    "layers": Kind(lambda _network: {}, _layer_lines),
+    "phrases": Kind(lambda _network: {}, _phrase_lines),
 }

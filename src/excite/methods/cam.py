@@ -23,11 +23,19 @@ SAME = 1e-3  # how far, in parts of its largest value, a gradient may be from a 
 
 def _cam(gradients: Gradients, signal: Tensor, layers: Sequence[str]) -> Maps:
     """Each channel with its own weight (Zhou et al. 2016): sum_c w_c A_c."""
-    maps = {}
-    for layer, values in gradients.down(signal, layers=layers).items():
+    for layer, values in gradients.down(_of_one_unit(signal), layers=layers).items():
         _check_weights(layer, values)
-        maps[layer] = torch.einsum("nc,nchw->nhw", values.sum((2, 3)), gradients.activations[layer])
-    return maps
+    return {
+        layer: torch.einsum("nc,nchw->nhw", values.sum((2, 3)), gradients.activations[layer])
+        for layer, values in gradients.down(signal, layers=layers).items()
+    }
+
+
+def _of_one_unit(signal: Tensor) -> Tensor:
+    """What of a signal [images, units, ...] starts at each image's strongest unit: each has windows of its own."""
+    rows = torch.arange(len(signal), device=signal.device)
+    units = signal.abs().reshape(*signal.shape[:2], -1).sum(2).argmax(1)
+    return torch.zeros_like(signal).index_put((rows, units), signal[rows, units])
 
 
 def _check_weights(layer: str, gradient: Tensor) -> None:
