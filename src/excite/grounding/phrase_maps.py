@@ -16,6 +16,7 @@ from PIL import Image
 from torch.nn import functional
 
 from excite.errors import ConceptError, LostSignalWarning
+from excite.grounding.scoring import peak
 from excite.methods import Method, find_method
 from excite.models.classifier import Preprocess
 from excite.readouts.overlay import upsample
@@ -78,10 +79,14 @@ class PhraseMap:
         return self.known or bool(self.hints)
 
     @property
+    def head(self) -> AttentionMap:
+        """The map of the word that names the object."""
+        return dict(zip(self.reading.words, self.words, strict=False)).get(self.reading.head, self.words[0])
+
+    @property
     def point(self) -> tuple[int, int] | None:
         """The pixel (x, y) with most evidence; None where there is none."""
-        y, x = divmod(int(self.plane.argmax()), self.plane.shape[1])
-        return (x, y) if self.plane[y, x] > 0 else None
+        return peak(self.plane)
 
 
 class PhraseSession(Session):

@@ -1,12 +1,14 @@
-"""The scores of proposals by a map, f(R) = S_R / A_R ** gamma (paper, 4.3), and their non-maximum suppression."""
+"""The scores of proposals by a map, f(R) = S_R / A_R ** gamma (paper, 4.3), and the regions that they choose."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from excite.errors import DataError
+from excite.grounding.voting import SAME, Ballot
 from excite.metrics.boxes import box_iou
 
 if TYPE_CHECKING:
@@ -16,18 +18,22 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.floating[Any]]
 
-SAME = 0.7  # the IoU above which a box repeats another (the paper's)
 TRUST = 0.8
-"""The weight of the proposals falls linearly from 1 for the first to 1 - TRUST for the last: proposers put what looks
-like an object first. The paper has 0."""
+"""What is known of a region without the map counts so much: its place among the proposals (its weight falls to
+(1 - TRUST) ** 2 for the last: proposers put first what looks like an object), its shape and the votes of others."""
+TOUCHING = 0.75  # the weight of a box for each side of the image that it touches: what fills an image is background
+WIDE = 0.6  # the power of height / width, as shares of the image's: sky, floor and tables are wide, people are not
+EDGE = 128  # within this part of a side a box touches the image's border
+VOTERS = 500  # so many regions vote, those with the best scores: as many as the proposers give
 
 
 class Scorer:
-    """Scores the proposals of one image by any number of maps; ``trust`` is the weight of their own order, 0 to 1."""
+    """Scores the proposals of one image by any number of maps; with ``trust`` 0 as in the paper."""
 
     def __init__(self, proposals: Proposals, trust: float = TRUST) -> None:
-        self.proposals = proposals
-        self.weights = 1 - checked_trust(trust) * np.arange(len(proposals)) / max(len(proposals), 1)
+        self.proposals, self.trust = proposals, checked_trust(trust)
+        order = 1 - trust * np.arange(len(proposals)) / max(len(proposals), 1)
+        self.weights = order**2 * shape_weights(proposals.boxes, proposals.size) ** trust
         self.areas = self.sums(np.ones(proposals.size[::-1]))
         self._repeated: dict[int, NDArray[np.bool_]] = {}
 
@@ -37,7 +43,7 @@ class Scorer:
         return _box_sums(self.proposals.boxes, plane) if segments is None else _segment_sums(segments, plane)
 
     def scores(self, plane: Numbers, gamma: float) -> Numbers:
-        """f(R) = S_R / A_R ** gamma, times the trust: gamma 0 prefers large regions, 1 dense ones."""
+        """f(R) = S_R / A_R ** gamma, times the weights: gamma 0 prefers large regions, 1 dense ones."""
         return self.scores_of(self.sums(plane), gamma)
 
     def scores_of(self, sums: Numbers, gamma: float) -> Numbers:
@@ -59,10 +65,50 @@ class Scorer:
                 left &= ~self._repeated[k]
         return np.array(kept, np.intp)
 
-    def ranked_positive(self, scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
-        """The ranked proposals with a score above 0."""
-        order = self.ranked(scores, most)
-        return order[scores[order] > 0]
+    def chosen(self, scores: Numbers, most: int | None = None) -> tuple[NDArray[np.intp], Numbers]:
+        """The regions with evidence, best first, and how good they are: their shares of the votes (`Ballot.elect`).
+
+        Without trust as in the paper: their scores, after non-maximum suppression.
+        """
+        if self.trust == 0:
+            order = self.ranked(scores, most)
+            order = order[scores[order] > 0]
+            return order, scores[order]
+        voters, ballot = self._voters(scores)
+        elected, shares = ballot.elect(scores[voters], most)
+        return voters[elected], shares
+
+    def point(self, scores: Numbers, plane: Numbers) -> tuple[int, int] | None:
+        """The pixel (x, y) that most votes are for; without trust the maximum of the map, None where it is empty."""
+        if self.trust == 0 or not len(self.proposals):
+            return peak(plane)
+        voters, ballot = self._voters(scores)
+        return ballot.point(scores[voters], self.proposals.size)
+
+    def _voters(self, scores: Numbers) -> tuple[NDArray[np.intp], Ballot]:
+        if len(scores) > VOTERS:
+            voters = np.argsort(-scores, kind="stable")[:VOTERS]
+            return voters, Ballot.of(self.proposals.boxes[voters])
+        return np.arange(len(scores)), self._ballot
+
+    @cached_property
+    def _ballot(self) -> Ballot:
+        return Ballot.of(self.proposals.boxes)
+
+
+def shape_weights(boxes: NDArray[np.float32], size: tuple[int, int]) -> Numbers:
+    """How much boxes [n, 4] look like objects by their shape alone, see `TOUCHING` and `WIDE`; 0 without pixels."""
+    limits = np.array([*size, *size])
+    touching = np.abs(boxes - np.array([0, 0, *size])) < limits / EDGE
+    width, height = ((boxes[:, 2:] - boxes[:, :2]) / limits[:2]).astype(np.float64).T
+    tall = np.divide(height, width, out=np.zeros_like(width), where=width > 0)
+    return np.asarray(tall**WIDE * TOUCHING ** touching.sum(axis=1))
+
+
+def peak(plane: Numbers) -> tuple[int, int] | None:
+    """The pixel (x, y) with most evidence of a map [height, width]; None where there is none."""
+    y, x = divmod(int(plane.argmax()), plane.shape[1])
+    return (x, y) if plane[y, x] > 0 else None
 
 
 def checked_trust(trust: float) -> float:
