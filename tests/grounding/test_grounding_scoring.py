@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from excite.grounding.proposals import Proposals, Segments
-from excite.grounding.scoring import SAME, TOUCHING, VOTERS, WIDE, Scorer, shape_weights
+from excite.grounding.scoring import VOTERS, Scorer
+from excite.grounding.voting import SAME
 from excite.metrics.boxes import box_iou
 
 WIDTH, HEIGHT = 23, 17
@@ -66,7 +67,7 @@ class TestSums:
 
 
 def test_scores(plane):
-    """Gamma chooses between all and dense; trust prefers what the maker puts first, and shapes of objects."""
+    """Gamma chooses between all and dense; trust prefers what the maker puts first; nothing without evidence."""
     plane[:] = 0.01
     plane[4:8, 4:8] = 1
     boxes = np.array([[4, 4, 8, 8], [0, 0, WIDTH, HEIGHT]], np.float32)
@@ -75,18 +76,11 @@ def test_scores(plane):
     same = np.array([[1, 1, 9, 9]] * 4, np.float32)
     wary, trusting = (Scorer(proposals(same), trust=trust).scores(plane, 0.5) for trust in (0, 0.8))
     assert len(set(wary)) == 1
-    np.testing.assert_allclose(trusting / trusting[0], [1, 0.64, 0.36, 0.16])
+    np.testing.assert_allclose(trusting / wary, [1, 0.8, 0.6, 0.4])
     plane[:, 12:] = 0
     scorer = Scorer(proposals(np.array([[14, 0, 20, 9], [0, 0, 6, 6]], np.float32)), trust=0)
     scores = scorer.scores(plane, 0.5)
     assert (scorer.ranked(scores).tolist(), scorer.chosen(scores)[0].tolist()) == ([1, 0], [1])
-
-
-def test_shapes_of_objects():
-    """Shapes are shares of the image: half its width and half its height is neither wide nor tall."""
-    boxes = [[50, 25, 150, 75], [50, 10, 100, 90], [0, 25, 100, 75], [0, 0, 200, 100], [9, 9, 9, 20]]
-    found = shape_weights(np.array(boxes, np.float32), (200, 100))
-    np.testing.assert_allclose(found, [1, (0.8 / 0.25) ** WIDE, TOUCHING, TOUCHING**4, 0])
 
 
 def slow_kept(boxes, scores, same=SAME):

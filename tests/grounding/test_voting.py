@@ -16,15 +16,15 @@ def ballot():
 
 
 def test_boxes_that_agree_win_over_the_best_alone(ballot):
-    order, shares = ballot.elect(np.array([1.0, 0.8, 0.7, 0.7]))
+    order, shares = ballot.elect(np.array([1.0, 0.9, 0.8, 0.8]))
     assert order.tolist() == [1, 0], "of boxes that repeat each other there is one"
-    votes = np.array([1.0, 0.64, 0.49, 0.49]) / 2.62
-    np.testing.assert_allclose(shares, [votes[1:].sum(), votes[0]], rtol=1e-6)
-    assert ballot.elect(np.array([1.0, 0.8, 0.7, 0.7]), most=1)[0].tolist() == [1]
+    votes = np.array([1.0, 0.9, 0.8, 0.8]) ** 4
+    np.testing.assert_allclose(shares, [votes[1:].sum() / votes.sum(), votes[0] / votes.sum()], rtol=1e-6)
+    assert ballot.elect(np.array([1.0, 0.9, 0.8, 0.8]), most=1)[0].tolist() == [1]
 
 
 def test_the_point_lies_where_most_votes_are(ballot):
-    x, y = ballot.point(np.array([1.0, 0.8, 0.7, 0.7]), (100, 60))
+    x, y = ballot.point(np.array([1.0, 0.9, 0.8, 0.8]), (100, 60))
     assert (abs(x - 20.5), abs(y - 29)) <= (1.5, 1.5), "the middle of what all three have"
     assert ballot.point(np.array([1.0, 0.1, 0.1, 0.1]), (100, 60))[0] > 60
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Span = tuple[int, int]
 
-METHOD, GAMMA, MOST = "excite", 0.2, 10  # the best in docs/grounding.md
+METHOD, GAMMA, MOST = "excite", 0.3, 10  # the best in docs/grounding.md
 MOST_GAMMA = 10.0  # area ** gamma overflows with much more
 WIDTH, WIDTH_IN_NOTEBOOKS, REGIONS_IN_NOTEBOOKS = 1200, 800, 3  # in pixels
 
@@ -215,13 +215,16 @@ class GroundingSession(PhraseSession):
 
 
 def grounded(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | None = MOST) -> Grounded:
-    """The regions of an image that a phrase may refer to, best first, and the point; none where its map is empty."""
+    """The regions of an image that a phrase may refer to, best first, and its point; none where its map is empty."""
     scores = region_scores(scorer, found, gamma)
-    regions = (
-        Region(tuple(scorer.proposals.boxes[k].tolist()), float(score))
-        for k, score in zip(*scorer.chosen(scores, most), strict=True)
-    )
-    return Grounded(found.reading.text, tuple(regions), found, scorer.point(scores, found.plane))
+    boxes, chosen = scorer.proposals.boxes, zip(*scorer.chosen(scores, most), strict=True)
+    regions = tuple(Region(tuple(boxes[k].tolist()), float(score)) for k, score in chosen)
+    return Grounded(found.reading.text, regions, found, phrase_point(scorer, found, scores))
+
+
+def phrase_point(scorer: Scorer, found: PhraseMap, scores: NDArray[np.floating[Any]]) -> tuple[int, int] | None:
+    """The pixel (x, y) that is most likely meant: with hints, which choose one of several, where most votes lie."""
+    return scorer.point(scores) if found.hints and scorer.trust and len(scores) else found.point
 
 
 def region_scores(scorer: Scorer, found: PhraseMap, gamma: float) -> NDArray[np.floating[Any]]:

@@ -16,7 +16,6 @@ from PIL import Image
 from torch.nn import functional
 
 from excite.errors import ConceptError, LostSignalWarning
-from excite.grounding.scoring import peak
 from excite.methods import Method, find_method
 from excite.models.classifier import Preprocess
 from excite.readouts.overlay import upsample
@@ -81,12 +80,14 @@ class PhraseMap:
     @property
     def head(self) -> AttentionMap:
         """The map of the word that names the object."""
-        return dict(zip(self.reading.words, self.words, strict=False)).get(self.reading.head, self.words[0])
+        named = zip(self.reading.words, self.words, strict=self.known)
+        return next((found for word, found in named if word == self.reading.head), self.words[0])
 
     @property
     def point(self) -> tuple[int, int] | None:
         """The pixel (x, y) with most evidence; None where there is none."""
-        return peak(self.plane)
+        y, x = divmod(int(self.plane.argmax()), self.plane.shape[1])
+        return (x, y) if self.plane[y, x] > 0 else None
 
 
 class PhraseSession(Session):

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.floating[Any]]
 
 TRUST = 0.8
-"""What is known of a region without the map counts so much: its place among the proposals (its weight falls to
-(1 - TRUST) ** 2 for the last: proposers put first what looks like an object), its shape and the votes of others."""
-TOUCHING = 0.75  # the weight of a box for each side of the image that it touches: what fills an image is background
-WIDE = 0.6  # the power of height / width, as shares of the image's: sky, floor and tables are wide, people are not
-EDGE = 128  # within this part of a side a box touches the image's border
+"""The weight of the proposals falls linearly from 1 for the first to 1 - TRUST for the last: proposers put what looks
+like an object first. The paper has 0."""
 VOTERS = 500  # so many regions vote, those with the best scores: as many as the proposers give
 
 
@@ -32,8 +29,7 @@ class Scorer:
 
     def __init__(self, proposals: Proposals, trust: float = TRUST) -> None:
         self.proposals, self.trust = proposals, checked_trust(trust)
-        order = 1 - trust * np.arange(len(proposals)) / max(len(proposals), 1)
-        self.weights = order**2 * shape_weights(proposals.boxes, proposals.size) ** trust
+        self.weights = 1 - trust * np.arange(len(proposals)) / max(len(proposals), 1)
         self.areas = self.sums(np.ones(proposals.size[::-1]))
         self._repeated: dict[int, NDArray[np.bool_]] = {}
 
@@ -43,11 +39,8 @@ class Scorer:
         return _box_sums(self.proposals.boxes, plane) if segments is None else _segment_sums(segments, plane)
 
     def scores(self, plane: Numbers, gamma: float) -> Numbers:
-        """f(R) = S_R / A_R ** gamma, times the weights: gamma 0 prefers large regions, 1 dense ones."""
-        return self.scores_of(self.sums(plane), gamma)
-
-    def scores_of(self, sums: Numbers, gamma: float) -> Numbers:
-        """The scores from the sums of a map, for several values of gamma; 0 for a proposal without a pixel."""
+        """f(R) = S_R / A_R ** gamma, times the trust: gamma 0 prefers large regions, 1 dense ones."""
+        sums = self.sums(plane)
         dense = np.divide(sums, self.areas**gamma, out=np.zeros_like(sums), where=self.areas > 0)
         return np.asarray(dense * self.weights)
 
@@ -78,10 +71,8 @@ class Scorer:
         elected, shares = ballot.elect(scores[voters], most)
         return voters[elected], shares
 
-    def point(self, scores: Numbers, plane: Numbers) -> tuple[int, int] | None:
-        """The pixel (x, y) that most votes are for; without trust the maximum of the map, None where it is empty."""
-        if self.trust == 0 or not len(self.proposals):
-            return peak(plane)
+    def point(self, scores: Numbers) -> tuple[int, int] | None:
+        """The pixel (x, y) that most votes are for; None without evidence."""
         voters, ballot = self._voters(scores)
         return ballot.point(scores[voters], self.proposals.size)
 
@@ -94,21 +85,6 @@ class Scorer:
     @cached_property
     def _ballot(self) -> Ballot:
         return Ballot.of(self.proposals.boxes)
-
-
-def shape_weights(boxes: NDArray[np.float32], size: tuple[int, int]) -> Numbers:
-    """How much boxes [n, 4] look like objects by their shape alone, see `TOUCHING` and `WIDE`; 0 without pixels."""
-    limits = np.array([*size, *size])
-    touching = np.abs(boxes - np.array([0, 0, *size])) < limits / EDGE
-    width, height = ((boxes[:, 2:] - boxes[:, :2]) / limits[:2]).astype(np.float64).T
-    tall = np.divide(height, width, out=np.zeros_like(width), where=width > 0)
-    return np.asarray(tall**WIDE * TOUCHING ** touching.sum(axis=1))
-
-
-def peak(plane: Numbers) -> tuple[int, int] | None:
-    """The pixel (x, y) with most evidence of a map [height, width]; None where there is none."""
-    y, x = divmod(int(plane.argmax()), plane.shape[1])
-    return (x, y) if plane[y, x] > 0 else None
 
 
 def checked_trust(trust: float) -> float:

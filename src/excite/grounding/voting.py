@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.floating[Any]]
 
-SAME = 0.7  # the IoU above which a box repeats another (the paper's)
-UNLIKE, ALIKE = 0.4, 0.6  # the IoU at which boxes are no votes for each other, and full ones: on both sides of a half
-SHARPNESS = 2.0  # votes are scores to this power: the best count most, and hundreds of bad ones do not outvote them
+SAME = 0.7  # the IoU above which a box repeats another (the paper's), and has its full vote
+UNLIKE = 0.4  # the IoU at which it has none: a box is right from a half on
+SHARPNESS = 4.0  # votes are scores to this power: the best count most, and hundreds of bad ones do not outvote them
 CELLS = 64  # along each side, for the point: finer than any map
 
 
@@ -48,7 +48,7 @@ class Ballot:
         A vote counts for the first elected box that it is for, so that the next one stands for another object or
         another extent. None repeats a better one (`SAME`), and none is without votes.
         """
-        agree = ((self.overlaps - UNLIKE) / (ALIKE - UNLIKE)).clip(0, 1)
+        agree = ((self.overlaps - UNLIKE) / (SAME - UNLIKE)).clip(0, 1)
         left = votes_of(scores)
         free = left > 0
         elected: list[int] = []

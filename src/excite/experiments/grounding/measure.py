@@ -20,7 +20,7 @@ from excite.errors import DataError, ProposalError
 from excite.experiments.base import Measurement
 from excite.experiments.report.tables import MethodRow, estimate_fields
 from excite.grounding import PhraseMap, PhraseSession, Scorer
-from excite.grounding.ground import GAMMA, region_scores
+from excite.grounding.ground import GAMMA, phrase_point, region_scores
 from excite.grounding.proposals import PROPOSERS, Proposals, Source
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
@@ -184,7 +184,7 @@ class PhraseMeasurement(Measurement):
             scores = [region_scores(scorer, found, gamma) for gamma in GAMMAS]
             return {"hits": [_hits(matches, scorer.chosen(each, MOST_CHOSEN_BY)[0]) for each in scores]}
         each = region_scores(scorer, found, gamma)
-        (order, shares), point = scorer.chosen(each), scorer.point(each, found.plane)
+        (order, shares), point = scorer.chosen(each), phrase_point(scorer, found, each)
         return {
             "hits": _hits(matches, order),
             "scores": _rounded(shares),
