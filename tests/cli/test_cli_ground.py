@@ -77,8 +77,8 @@ class TestText:
 
     def test_the_whole_picture_comes_first_only_where_the_evidence_is_everywhere(self, run):
         def first():
-            options = ("--json", "--no-overlays", "--gamma", "0", "--proposals")
-            (answer,) = run("red", *options, boxes_file([[2, 6, 18, 22], [0, 0, 48, 48]])).answers
+            options = ("--json", "--no-overlays", "--gamma", "0", "--trust", "0", "--proposals")
+            (answer,) = run("red", *options, boxes_file([[0, 0, 48, 48], [2, 6, 18, 22]])).answers
             return answer["phrases"][0]["regions"][0]["box"]
 
         assert first() == [2, 6, 18, 22]
