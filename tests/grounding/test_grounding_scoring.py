@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from excite.grounding.proposals import Proposals, Segments
-from excite.grounding.scoring import SAME, Scorer
+from excite.grounding.scoring import VOTERS, Scorer
+from excite.grounding.voting import SAME
 from excite.metrics.boxes import box_iou
 
 WIDTH, HEIGHT = 23, 17
@@ -66,20 +67,20 @@ class TestSums:
 
 
 def test_scores(plane):
-    """Gamma chooses between all and dense, trust prefers what the maker puts first, only evidence is told."""
+    """Gamma chooses between all and dense; trust prefers what the maker puts first; nothing without evidence."""
     plane[:] = 0.01
     plane[4:8, 4:8] = 1
     boxes = np.array([[4, 4, 8, 8], [0, 0, WIDTH, HEIGHT]], np.float32)
     scorer = Scorer(proposals(boxes), trust=0)
-    assert [scorer.ranked(scorer.scores(plane, gamma)).tolist() for gamma in (0, 1)] == [[1, 0], [0, 1]]
+    assert [scorer.chosen(scorer.scores(plane, gamma))[0].tolist() for gamma in (0, 1)] == [[1, 0], [0, 1]]
     same = np.array([[1, 1, 9, 9]] * 4, np.float32)
     wary, trusting = (Scorer(proposals(same), trust=trust).scores(plane, 0.5) for trust in (0, 0.8))
     assert len(set(wary)) == 1
     np.testing.assert_allclose(trusting / wary, [1, 0.8, 0.6, 0.4])
     plane[:, 12:] = 0
-    scorer = Scorer(proposals(np.array([[14, 0, 20, 9], [0, 0, 6, 6]], np.float32)))
+    scorer = Scorer(proposals(np.array([[14, 0, 20, 9], [0, 0, 6, 6]], np.float32)), trust=0)
     scores = scorer.scores(plane, 0.5)
-    assert (scorer.ranked(scores).tolist(), scorer.ranked_positive(scores).tolist()) == ([1, 0], [1])
+    assert (scorer.ranked(scores).tolist(), scorer.chosen(scores)[0].tolist()) == ([1, 0], [1])
 
 
 def slow_kept(boxes, scores, same=SAME):
@@ -102,7 +103,9 @@ class TestKept:
     def test_thousands_of_boxes_take_no_table_of_all_pairs(self):
         boxes = boxes_of(np.random.default_rng(4), 10_000)
         tracemalloc.start()
-        Scorer(proposals(boxes)).ranked(np.random.default_rng(5).random(10_000), most=50)
+        scorer, scores = Scorer(proposals(boxes)), np.random.default_rng(5).random(10_000)
+        scorer.ranked(scores, most=50)
+        assert set(scorer.chosen(scores)[0]) <= set(np.argsort(-scores)[:VOTERS])
         assert tracemalloc.get_traced_memory()[1] < 20e6
         tracemalloc.stop()
 

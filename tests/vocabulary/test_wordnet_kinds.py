@@ -78,8 +78,8 @@ class TestCategoriesOfCoco:
         for name, words in expected.items():
             assert {labels.word(word).name for word in words.split()} == {name}
 
-    def test_the_category_joins_the_kind_after_a_label_of_its_own(self):
-        assert Labels(["person", "man"]).word("man").units == (1,)
+    def test_the_category_joins_the_kind_and_person_a_label_of_its_own(self):
+        assert Labels(["person", "man", "hat"]).word("man").units == (0, 1)
         labels = embedded_labels("everyday")
         assert labels.word("beagle").name == "beagle"
         assert {"laptop", "desktop computer"} <= names("computer", labels)

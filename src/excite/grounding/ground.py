@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from excite.errors import ConceptError, DataError, ExciteError
+from excite.grounding.instances import instance_weights
 from excite.grounding.phrase_maps import SIDE, PhraseMap, PhraseSession
 from excite.grounding.scoring import TRUST, Scorer
 from excite.images import read_image
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
     Span = tuple[int, int]
 
-METHOD, GAMMA, MOST = "excite", 0.4, 10  # the best in docs/grounding.md
-WHOLE = 0.9  # a region of more of the image is the image itself: on RefCOCO, one in five answers, and 9 % of them right
+METHOD, GAMMA, MOST = "excite", 0.3, 10  # the best in docs/grounding.md
+WHOLE = 0.9  # a region of more of the image is the image itself
 MOST_GAMMA = 10.0  # area ** gamma overflows with much more
 WIDTH, WIDTH_IN_NOTEBOOKS, REGIONS_IN_NOTEBOOKS = 1200, 800, 3  # in pixels
 
@@ -45,7 +46,8 @@ class Region:
 
     Attributes:
         box: half-open ``(x0, y0, x1, y1)`` in pixels.
-        score: f(R) of `Scorer`: the phrase's map in it, relative to its size; comparable within one image and phrase.
+        score: its share of the votes (`excite.grounding.voting`), without trust f(R) of `Scorer`; comparable within one
+            image and phrase.
     """
 
     box: Box
@@ -60,11 +62,13 @@ class Grounded:
         phrase: the text.
         regions: best first, after non-maximum suppression; empty without evidence, or where no word is understood.
         map: of the phrase, with its words.
+        point: the pixel (x, y) that is most likely in it; None without evidence, or where no word is understood.
     """
 
     phrase: str
     regions: tuple[Region, ...]
     map: PhraseMap
+    point: tuple[int, int] | None = None
 
     @property
     def reason(self) -> str | None:
@@ -72,11 +76,6 @@ class Grounded:
         if self.regions:
             return None
         return "there is no evidence for it anywhere" if self.map.understood else "no word of it is known"
-
-    @property
-    def point(self) -> tuple[int, int] | None:
-        """The pixel (x, y) with most evidence; None where there is none."""
-        return self.map.point if self.map.understood else None
 
     def figure(self, *, true_boxes: Sequence[Box] = (), width: int = WIDTH) -> Image.Image:
         """The image with the regions, the maps of the phrase and its words, and the words in their colours.
@@ -155,7 +154,8 @@ def ground(  # noqa: PLR0913 - all but three may be left out
         method: a name from `excite.METHODS`.
         layer: of the map; None for the classifier's default.
         gamma: exponent of the area in f(R) = S_R / A_R ** gamma: 0 ranks by the map's sum, 1 by its mean.
-        trust: weight of the proposals' own order, 0 to 1.
+        trust: weight of the proposals' own order and shapes, and with any the votes of overlapping ones, 0 to 1; 0: the
+            map alone, as in the paper.
         side: the shorter side of the classifier's input.
         hints: weight the map by words of position ("left") and colour ("red").
         most: the largest number of regions; None for all.
@@ -204,8 +204,10 @@ class GroundingSession(PhraseSession):
         readings = [read_phrase(text, self.labels) for text in _checked(phrases)]
         with self.lock:
             maps = self.phrase_maps(self._method, readings, hints=hints)
-        ranked = [rank(self._scorer, one, gamma, most) if one.understood else () for one in maps]
-        return list(map(Grounded, phrases, ranked, maps))
+        return [
+            grounded(self._scorer, one, gamma, most) if one.understood else Grounded(phrase, (), one)
+            for phrase, one in zip(phrases, maps, strict=True)
+        ]
 
     @property
     def size(self) -> int:
@@ -213,15 +215,28 @@ class GroundingSession(PhraseSession):
         return super().size + self._scorer.proposals.nbytes
 
 
-def rank(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | None = MOST) -> tuple[Region, ...]:
-    """The regions of an image that a phrase may refer to, best first; none where its map is empty.
+def grounded(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | None = MOST) -> Grounded:
+    """The regions of an image that a phrase may refer to, best first, and its point; none where its map is empty.
 
     The whole image is a good answer only where the evidence is everywhere, so its score is multiplied by `spread`.
     """
     boxes, (width, height) = scorer.proposals.boxes, scorer.proposals.size
     is_whole = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) > WHOLE * width * height
-    scores = scorer.scores(found.plane, gamma) * np.where(is_whole, spread(found.plane), 1)
-    return tuple(Region(tuple(boxes[k].tolist()), float(scores[k])) for k in scorer.ranked_positive(scores, most))
+    scores = region_scores(scorer, found, gamma) * np.where(is_whole, spread(found.plane), 1)
+    chosen = zip(*scorer.chosen(scores, most), strict=True)
+    regions = tuple(Region(tuple(boxes[k].tolist()), float(score)) for k, score in chosen)
+    return Grounded(found.reading.text, regions, found, phrase_point(scorer, found, scores))
+
+
+def phrase_point(scorer: Scorer, found: PhraseMap, scores: NDArray[np.floating[Any]]) -> tuple[int, int] | None:
+    """The pixel (x, y) that is most likely meant: with hints, which choose one of several, where most votes lie."""
+    return scorer.point(scores) if found.hints and scorer.trust and len(scores) else found.point
+
+
+def region_scores(scorer: Scorer, found: PhraseMap, gamma: float) -> NDArray[np.floating[Any]]:
+    """The score of each proposal for a phrase: by its map, and with hints as one of several objects."""
+    weights = instance_weights(found, scorer.proposals.boxes, scorer.proposals.size)
+    return scorer.scores(found.plane, gamma) * weights
 
 
 def spread(plane: NDArray[np.floating[Any]]) -> float:

@@ -78,6 +78,12 @@ class PhraseMap:
         return self.known or bool(self.hints)
 
     @property
+    def head(self) -> AttentionMap:
+        """The map of the word that names the object."""
+        named = zip(self.reading.words, self.words, strict=self.known)
+        return next((found for word, found in named if word == self.reading.head), self.words[0])
+
+    @property
     def point(self) -> tuple[int, int] | None:
         """The pixel (x, y) with most evidence; None where there is none."""
         y, x = divmod(int(self.plane.argmax()), self.plane.shape[1])

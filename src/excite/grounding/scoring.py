@@ -1,12 +1,14 @@
-"""The scores of proposals by a map, f(R) = S_R / A_R ** gamma (paper, 4.3), and their non-maximum suppression."""
+"""The scores of proposals by a map, f(R) = S_R / A_R ** gamma (paper, 4.3), and the regions that they choose."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from excite.errors import DataError
+from excite.grounding.voting import SAME, Ballot
 from excite.metrics.boxes import box_iou
 
 if TYPE_CHECKING:
@@ -16,18 +18,18 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.floating[Any]]
 
-SAME = 0.7  # the IoU above which a box repeats another (the paper's)
 TRUST = 0.8
 """The weight of the proposals falls linearly from 1 for the first to 1 - TRUST for the last: proposers put what looks
 like an object first. The paper has 0."""
+VOTERS = 500  # so many regions vote, those with the best scores: as many as the proposers give
 
 
 class Scorer:
-    """Scores the proposals of one image by any number of maps; ``trust`` is the weight of their own order, 0 to 1."""
+    """Scores the proposals of one image by any number of maps; with ``trust`` 0 as in the paper."""
 
     def __init__(self, proposals: Proposals, trust: float = TRUST) -> None:
-        self.proposals = proposals
-        self.weights = 1 - checked_trust(trust) * np.arange(len(proposals)) / max(len(proposals), 1)
+        self.proposals, self.trust = proposals, checked_trust(trust)
+        self.weights = 1 - trust * np.arange(len(proposals)) / max(len(proposals), 1)
         self.areas = self.sums(np.ones(proposals.size[::-1]))
         self._repeated: dict[int, NDArray[np.bool_]] = {}
 
@@ -38,10 +40,7 @@ class Scorer:
 
     def scores(self, plane: Numbers, gamma: float) -> Numbers:
         """f(R) = S_R / A_R ** gamma, times the trust: gamma 0 prefers large regions, 1 dense ones."""
-        return self.scores_of(self.sums(plane), gamma)
-
-    def scores_of(self, sums: Numbers, gamma: float) -> Numbers:
-        """The scores from the sums of a map, for several values of gamma; 0 for a proposal without a pixel."""
+        sums = self.sums(plane)
         dense = np.divide(sums, self.areas**gamma, out=np.zeros_like(sums), where=self.areas > 0)
         return np.asarray(dense * self.weights)
 
@@ -59,10 +58,33 @@ class Scorer:
                 left &= ~self._repeated[k]
         return np.array(kept, np.intp)
 
-    def ranked_positive(self, scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
-        """The ranked proposals with a score above 0."""
-        order = self.ranked(scores, most)
-        return order[scores[order] > 0]
+    def chosen(self, scores: Numbers, most: int | None = None) -> tuple[NDArray[np.intp], Numbers]:
+        """The regions with evidence, best first, and how good they are: their shares of the votes (`Ballot.elect`).
+
+        Without trust as in the paper: their scores, after non-maximum suppression.
+        """
+        if self.trust == 0:
+            order = self.ranked(scores, most)
+            order = order[scores[order] > 0]
+            return order, scores[order]
+        voters, ballot = self._voters(scores)
+        elected, shares = ballot.elect(scores[voters], most)
+        return voters[elected], shares
+
+    def point(self, scores: Numbers) -> tuple[int, int] | None:
+        """The pixel (x, y) that most votes are for; None without evidence."""
+        voters, ballot = self._voters(scores)
+        return ballot.point(scores[voters], self.proposals.size)
+
+    def _voters(self, scores: Numbers) -> tuple[NDArray[np.intp], Ballot]:
+        if len(scores) > VOTERS:
+            voters = np.argsort(-scores, kind="stable")[:VOTERS]
+            return voters, Ballot.of(self.proposals.boxes[voters])
+        return np.arange(len(scores)), self._ballot
+
+    @cached_property
+    def _ballot(self) -> Ballot:
+        return Ballot.of(self.proposals.boxes)
 
 
 def checked_trust(trust: float) -> float:

@@ -236,7 +236,7 @@ class Labels:
            ("taxi" is a car), the word of ``groups``, a preferred label whose last word it is. Labels without groups
            have last words for kinds. Where there is none of these, the COCO category as such a kind.
         4. Any of these but for the blanks: "surf board" is a surfboard.
-        5. A word that means people ("umpire"): the label that is called person.
+        5. A word that means people ("umpire"): the label that is called person, also beside a label of its own ("guy").
         6. Only for labels without groups, which may be any tags: the name or a synonym that the word is a form of as
            a verb or an adjective ("sits"). Labels with groups are of things, and "brushing" is no brush.
 
@@ -248,7 +248,12 @@ class Labels:
             >>> [labels.word(text) for text in ("Taxis", "man", "sits")]
             [Concept(name='car', units=(0,)), None, Concept(name='sit', units=(3,))]
         """
-        return next((self._concept(form, units) for form, units in self._meanings(fold(text)) if units), None)
+        wanted = fold(text)
+        found = next(((form, units) for form, units in self._meanings(wanted) if units), None)
+        if found is not None and any(form in person_words() for form in noun_forms(wanted)):
+            person = self._called(PERSON)
+            found = found if {*person} & {*found[1]} else (found[0], (*person, *found[1]))
+        return None if found is None else self._concept(*found)
 
     def _meanings(self, wanted: str) -> Iterator[tuple[str, Sequence[int]]]:
         """The steps of ``word``: a form of the word and its units."""

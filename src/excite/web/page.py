@@ -316,7 +316,7 @@ def phrase_view(upload: Upload, found: Grounded, model: str) -> View:
         "title": found.phrase,
         "about": ["phrase", f"layer {first.layer}", first.method],
         "strength": _strength(plane),
-        "point": _shares(found.map.point, upload, middle=0.5),
+        "point": _shares(found.point or found.map.point, upload, middle=0.5),
         "boxes": [],
         "regions": [{"box": _shares(region.box, upload), "score": region.score} for region in found.regions[:5]],
         "words": [

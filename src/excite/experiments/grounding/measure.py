@@ -20,7 +20,7 @@ from excite.errors import DataError, ProposalError
 from excite.experiments.base import Measurement
 from excite.experiments.report.tables import MethodRow, estimate_fields
 from excite.grounding import PhraseMap, PhraseSession, Scorer
-from excite.grounding.ground import GAMMA
+from excite.grounding.ground import GAMMA, phrase_point, region_scores
 from excite.grounding.proposals import PROPOSERS, Proposals, Source
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
@@ -172,7 +172,7 @@ class PhraseMeasurement(Measurement):
             "proposals": len(proposals),
             "trouble": trouble,
             "seconds": {step: round(spent, 4) for step, spent in seconds.items()},
-            "own_scores": _rounded(scorer.proposals.scores[own]),
+            "own_scores": _rounded(proposals.scores[own]),
             "phrases": facts,
         }
 
@@ -181,14 +181,13 @@ class PhraseMeasurement(Measurement):
     ) -> dict[str, Any]:
         """The rank of the right box with each gamma; or with the chosen one, the scores, and the maximum of the map."""
         if gamma is None:
-            sums = scorer.sums(found.plane)
-            orders = [scorer.ranked_positive(scorer.scores_of(sums, gamma), MOST_CHOSEN_BY) for gamma in GAMMAS]
-            return {"hits": [_hits(matches, order) for order in orders]}
-        scores, point = scorer.scores(found.plane, gamma), found.point
-        order = scorer.ranked_positive(scores)
+            scores = [region_scores(scorer, found, gamma) for gamma in GAMMAS]
+            return {"hits": [_hits(matches, scorer.chosen(each, MOST_CHOSEN_BY)[0]) for each in scores]}
+        each = region_scores(scorer, found, gamma)
+        (order, shares), point = scorer.chosen(each), phrase_point(scorer, found, each)
         return {
             "hits": _hits(matches, order),
-            "scores": _rounded(scores[order]),
+            "scores": _rounded(shares),
             "point": point and list(point),
             "pointed": pointed(point, boxes),
         }

@@ -12,7 +12,7 @@ from excite.experiments.report import figures, tables
 from excite.experiments.report.examples import Cases, Example, Kinds, Panel, Strip
 from excite.experiments.report.page import Report
 from excite.experiments.report.tables import DASH, NOTHING, Cell, Lines, Table, main_method, markdown_table, shown
-from excite.grounding.scoring import SAME
+from excite.grounding.voting import SAME
 from excite.io.text import for_markdown, markdown_list
 from excite.jobs import Entry
 from excite.metrics.ranking import phrase_class

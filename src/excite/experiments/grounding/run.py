@@ -26,7 +26,7 @@ from excite.experiments.grounding.measure import (
 )
 from excite.experiments.report.tables import main_method
 from excite.grounding import Scorer
-from excite.grounding.ground import Grounded, rank
+from excite.grounding.ground import Grounded, grounded
 from excite.grounding.phrase_maps import SIDE
 from excite.grounding.proposals import PROPOSERS, find_proposer
 from excite.grounding.scoring import TRUST, checked_trust
@@ -205,7 +205,7 @@ class Grounding:
         session = work.open_session(picture, [method])
         (found,) = session.phrase_maps(find_method(method), [read_phrase(phrase.text, work.labels)], hints=work.hints)
         proposals, _ = work.proposed(picture, task)
-        return Grounded(phrase.text, rank(Scorer(proposals, work.trust), found, gamma, most), found), phrase
+        return grounded(Scorer(proposals, work.trust), found, gamma, most), phrase
 
 
 def _checked_gammas(gamma: float | Sequence[float]) -> tuple[float, ...]:
