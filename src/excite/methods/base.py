@@ -114,8 +114,8 @@ def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def largest_region(maps: Tensor) -> Tensor:
-    """Of each map [n, h, w] only the largest region above its mean; a map that is nowhere above it stays as it is."""
-    strong = maps > maps.mean((-2, -1), keepdim=True)
+    """Of each map [n, h, w] only the largest region that is not zero."""
+    strong = maps > 0
     places = maps.shape[-2] * maps.shape[-1]
     regions = torch.arange(1, places + 1, device=maps.device).view(maps.shape[-2:]) * strong.to(widest(maps))
     while True:  # each position takes the highest number around it; those that touch by a corner are one region

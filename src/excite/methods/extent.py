@@ -1,8 +1,9 @@
 """The extent of the main object, for boxes (docs/reference/methods.md): winning probabilities are highest on a part.
 
 So each is multiplied by how much more similar its position is, at a finer layer, to the winners than to the losers.
-`extent` keeps the largest region of that. `c-extent`, for photographs of several things, adds contrastive evidence, as
-that tells the concept from what is beside it; relies more on similarity; and keeps all regions, one for each object.
+What is weak in the product is left out, and `extent` keeps the largest region of the rest. `c-extent`, for photographs
+of several things, adds contrastive evidence, as that tells the concept from what is beside it; relies more on
+similarity; and keeps all regions, one for each object.
 """
 
 from __future__ import annotations
@@ -32,16 +33,19 @@ if TYPE_CHECKING:
     Opening = Callable[[Image.Image, Method, Sequence[float]], AbstractContextManager[Any]]  # of a session
 
 JOINT = "+"  # between layers: probabilities are read at all but the last, activations compared at the last
+FINER = ">"  # before one more layer, at which activations are compared once more, with the product as evidence
 SHARPER = 2  # the winners' own activation is the mean with these powers of the map as weights: its strongest positions
 LOSING = 0.3  # means of the map; what wins much less than that is background, all of it alike
 SCALES = (1.0, LARGER)
 BACKGROUND = 0.75  # how much being like the background takes away
 CONTRAST, SIMILAR = 0.3, 2.0  # of c-extent: the part of contrastive evidence, and the exponent of likeness
+PART, STEEP = 0.17, 1.2  # learnt from boxes of other classes and images: docs/boxes.md
 
 
 def taps(layer: str) -> tuple[str, ...]:
-    """The layers of a joint layer such as ``layer4.1+layer3``; activations are compared at the last."""
-    return tuple(layer.split(JOINT))
+    """The layers of a joint layer such as ``layer4.1+layer3>layer2``."""
+    joint, finer, finest = layer.partition(FINER)
+    return (*joint.split(JOINT), finest) if finer else tuple(joint.split(JOINT))
 
 
 def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
@@ -56,23 +60,43 @@ def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
     return torch.where(top > 0, alike / top, 1.0).view_as(evidence)  # where all are alike, none is left out
 
 
+def without_the_weak(maps: Tensor) -> Tensor:
+    """Maps [n, h, w] without what is below a threshold, which is lower the more of the image lies above the mean.
+
+    In means of the map it is ``(PART / part above the mean) ** STEEP``, at most half of the maximum: a map of a small
+    object has a high peak, and a wide foot that is not the object; one of a large object is flat, and all of it counts.
+    """
+    mean, highest = maps.mean((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
+    part = (maps > mean).to(maps).mean((1, 2), keepdim=True)
+    threshold = mean * (PART / part) ** STEEP
+    return torch.where(maps > threshold.minimum(highest / 2), maps, 0)
+
+
 def _extent(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
-    return {layer: torch.stack([_at(passes, [each], taps(layer))[0] for each in units]) for layer in layers}
+    return {layer: torch.stack([_at(passes, [each], layer)[0] for each in units]) for layer in layers}
 
 
 def _contrastive(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
-    return {layer: _at(passes, units, taps(layer), CONTRAST) for layer in layers}
+    return {layer: _at(passes, units, layer, CONTRAST) for layer in layers}
 
 
-def _at(passes: Passes, units: Units, layers: tuple[str, ...], contrast: float = 0.0) -> Tensor:
+def _at(passes: Passes, units: Units, layer: str, contrast: float = 0.0) -> Tensor:
     """The maps [signals, images, h, w]; without contrast only the largest region of each."""
-    scales = [_at_scale(passes, units, layers, scale, contrast) for scale in SCALES if scale in passes.inputs]
+    joint, _, finest = layer.partition(FINER)
+    usable = [scale for scale in SCALES if scale in passes.inputs]
+    scales = [_at_scale(passes, units, taps(joint), scale, contrast) for scale in usable]
     grid = scales[-1][0].shape[-2:]
     evidence, alike = (_mean(resized(each[k], grid) for each in scales) for k in (0, 1))
-    found = evidence * alike**SIMILAR if contrast else largest_region(evidence * alike)
+    found = evidence * (alike**SIMILAR if contrast else alike)
+    if finest:
+        activations = passes.winning(taps(layer), usable[-1]).activations[finest].detach().to(found)
+        found = _even(resized(found, activations.shape[-2:]))
+        found = found * likeness(activations.repeat(len(units), 1, 1, 1), found)
+    found = without_the_weak(found)
+    found = found if contrast else largest_region(found)
     total = found.sum((1, 2), keepdim=True)
     maps = torch.where(total > 0, found / total, 0) * _mean(each[2] for each in scales)
-    return maps.view(len(units), -1, *grid)
+    return maps.view(len(units), -1, *found.shape[-2:])
 
 
 def _mean(values: Iterable[Tensor]) -> Tensor:

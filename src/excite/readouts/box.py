@@ -15,7 +15,6 @@ from excite.readouts.overlay import Mode, checked_map, upsample
 Numbers = NDArray[np.int64]
 
 Box = tuple[int, int, int, int]  # half-open, x0, y0, x1, y1
-LEVEL = 0.8  # times the mean of a map of extent: what is above belongs to an object
 APART = 0.5  # of the evidence in the main region: what another region must have to be an object of its own
 DEFAULT_ALPHA = 1.0  # times the map's mean: evidence is strong above (the paper's alpha, there chosen per method)
 
@@ -66,17 +65,17 @@ def checked_alpha(alpha: float) -> float:
     return alpha
 
 
-def region_boxes(values: Tensor, size: tuple[int, int], level: float = LEVEL, apart: float = APART) -> list[Box]:
+def region_boxes(values: Tensor, size: tuple[int, int], apart: float = APART) -> list[Box]:
     """A box around each clearly separate region of a map of extent ``[h, w]``, that with the most evidence first.
 
-    A region is what hangs together above ``level`` times the mean of the map, at its own resolution; its box surrounds
-    what is above the mean when it alone is stretched over the image. One with less than ``apart`` of the evidence of
-    the first is no object of its own.
+    A region is what hangs together and is not zero, at the map's own resolution; its box surrounds what is above the
+    mean when it alone is stretched over the image. One with less than ``apart`` of the evidence of the first is no
+    object of its own.
     """
     from scipy import ndimage  # not needed to draw a map
 
     plane = checked_map(values).clamp(min=0)
-    labels, count = ndimage.label(to_numpy(plane > level * plane.mean()), np.ones((3, 3), bool))
+    labels, count = ndimage.label(to_numpy(plane > 0), np.ones((3, 3), bool))
     evidence = np.bincount(labels.ravel(), to_numpy(plane).ravel(), count + 1)[1:]
     order = [k for k in np.argsort(-evidence, kind="stable") if evidence[k] >= apart * evidence.max()]
     alone = [torch.where(torch.from_numpy(labels == k + 1).to(plane.device), plane, 0) for k in order]
