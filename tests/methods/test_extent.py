@@ -11,7 +11,7 @@ import excite
 from excite.methods import METHODS
 from excite.methods.base import largest_region, resized
 from excite.methods.excitation import LARGER
-from excite.methods.extent import BACKGROUND, CONTRAST, LOSING, PART, STEEP, likeness, without_the_weak
+from excite.methods.extent import BACKGROUND, CLASS, CONTRAST, LOSING, PART, STEEP, likeness, without_the_weak
 from excite.models import Preprocess
 
 
@@ -39,7 +39,7 @@ def alike(fine, evidence):
     return ((score - score.min()) / (score.max() - score.min())).float()
 
 
-def by_hand(classifier, module, picture, name, contrast=0.0, finer=False):
+def by_hand(classifier, module, picture, name, contrast=0.0, cards=False):
     """The map once more, with loops and without the helpers."""
     evidence, similar, masses = [], [], []
     for scale in (1.0, LARGER):
@@ -54,18 +54,24 @@ def by_hand(classifier, module, picture, name, contrast=0.0, finer=False):
             (more,) = excite.attend(sized, picture, name, method="c-mwp", layer="coarse")
             more = resized(more.values[None], fine.shape[-2:])[0].double()
             on_fine = (1 - contrast) * on_fine + contrast * more / more.mean()
+        if cards:
+            weights = module.output.weight["abcd".index(name)]
+            active = (weights[:, None, None] * module.coarse(module.fine(inputs))[0]).sum(0).clamp(min=0).detach()
+            active = resized(active[None], fine.shape[-2:])[0]
+            on_fine = (1 - CLASS) * on_fine + CLASS * active / active.mean()
         evidence.append(on_fine.float())
         similar.append(alike(fine, on_fine))
     grid = evidence[1].shape
     evidence, similar = (sum(resized(each[None], grid) for each in both)[0] / 2 for both in (evidence, similar))
     found = evidence * similar ** (2 if contrast else 1)
-    if finer:
+    if contrast:
+        return found / found.sum() * sum(masses) / 2
+    if cards:
         finest = module.fine[0](inputs)[0].detach().double()
         found = resized(found[None], finest.shape[-2:])[0]
         found = found / found.mean() * alike(finest, (found / found.mean()).double())
     part = (found > found.mean()).float().mean()
-    found = found * (found > min((PART / part) ** STEEP * found.mean(), found.max() / 2))
-    kept = found if contrast else largest_region(found[None])[0]
+    kept = largest_region((found * (found > min((PART / part) ** STEEP * found.mean(), found.max() / 2)))[None])[0]
     return kept / kept.sum() * sum(masses) / 2
 
 
@@ -75,8 +81,8 @@ def test_it_is_what_it_says(classifier, module, picture, method, contrast):
     expected = by_hand(classifier, module, picture, "b", contrast)
     torch.testing.assert_close(found.values, expected, rtol=1e-4, atol=1e-7)
     assert not torch.allclose(other.values, expected)
-    (found,) = excite.attend(classifier, picture, "b", method=method, layer="coarse+fine>fine.0")
-    again = by_hand(classifier, module, picture, "b", contrast, finer=True)
+    (found,) = excite.attend(classifier, picture, "b", method=method, layer="coarse@coarse+fine>fine.0")
+    again = by_hand(classifier, module, picture, "b", contrast, cards=True)
     torch.testing.assert_close(found.values, again, rtol=1e-4, atol=1e-7)
     assert not torch.allclose(expected, again)
 
@@ -111,7 +117,7 @@ def test_pictures_of_a_batch_do_not_touch_each_other(classifier, picture):
 
 
 def test_nothing_that_wins_leaves_nothing():
-    assert METHODS["extent"].taps("a+b>c") == ("a", "b", "c")
+    assert METHODS["extent"].taps("a@b+c>d") == ("a", "b", "c", "d")
     dead = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
     with torch.no_grad():
         dead[0].weight.zero_()

@@ -103,9 +103,7 @@ def _mean(values: Iterable[Tensor]) -> Tensor:
     return torch.stack(list(values)).mean(dim=0)
 
 
-def _at_scale(
-    passes: Passes, units: Units, joint: str, scale: float, contrast: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def _at_scale(passes: Passes, units: Units, joint: str, scale: float, contrast: float) -> tuple[Tensor, Tensor, Tensor]:
     """The evidence in means of the map, the likeness of each position, and how much of the signal arrived."""
     top, at, lower = joint.rpartition(TOP)
     *read, compared = lower.split(JOINT)

@@ -94,20 +94,16 @@ def _regions(plane: NDArray[Any], level: float) -> tuple[float, Numbers, NDArray
     return (_clearness(np.sqrt(plane), *main) if main else 0.0), labels, evidence
 
 
-def _clearness(roots: NDArray[Any], rows: slice, columns: slice) -> float:
-    """How many times more the square roots of a map are within the border of a box than behind it, on average.
-
-    Both sides of the border are a quarter of the box wide; there is nothing behind the border of the image.
-    """
-    wide = [max(1, round((side.stop - side.start) / 4)) for side in (rows, columns)]
-    parts = [
-        roots[tuple(slice(max(0, s.start - k * w), s.stop + k * w) for s, w in zip((rows, columns), wide, strict=True))]
+def _clearness(roots: NDArray[Any], *box: slice) -> float:
+    """How many times more the roots of a map are within the border of a box than behind it, each a quarter as wide."""
+    wide = [max(1, round((side.stop - side.start) / 4)) for side in box]
+    inner, whole, outer = (
+        roots[tuple(slice(max(0, s.start - k * w), s.stop + k * w) for s, w in zip(box, wide, strict=True))]
         for k in (-1, 0, 1)
-    ]
-    inner, box, outer = (part.sum() for part in parts)
-    small, middle, large = (part.size for part in parts)
-    faint = FAINT * roots.mean()
-    return float(((box - inner) / (middle - small) + faint) / ((outer - box) / max(1, large - middle) + faint))
+    )
+    within = (whole.sum() - inner.sum()) / (whole.size - inner.size)
+    behind = (outer.sum() - whole.sum()) / max(1, outer.size - whole.size)  # nothing is behind the image's own border
+    return float((within + FAINT * roots.mean()) / (behind + FAINT * roots.mean()))
 
 
 def scaled_box(box: Sequence[float], size: tuple[int, int], other: tuple[int, int]) -> Box:
