@@ -49,6 +49,10 @@ def taps(layer: str) -> tuple[str, ...]:
     return tuple(re.split("[@+>]", layer))
 
 
+def _coarse_taps(layer: str) -> tuple[str, ...]:
+    return taps(layer.partition(FINER)[0])
+
+
 def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
     """How much more similar each position is to the winners than to the losers (``evidence`` in means), 0 to 1."""
     directions = functional.normalize(activations.flatten(2), dim=1)
@@ -147,7 +151,7 @@ def _even(maps: Tensor) -> Tensor:
 _ABOUT = "for boxes: the extent of the main object, from winners and similar activations"
 EXTENT = Method("extent", _ABOUT, _extent, place="joint", scales=SCALES, taps=taps, main=True)
 _ALL = "for boxes: the extent of every object of the concept, with contrast (the boxes that are shown)"
-C_EXTENT = Method("c-extent", _ALL, _contrastive, place="joint", scales=SCALES, taps=taps, plain=EXTENT)
+C_EXTENT = Method("c-extent", _ALL, _contrastive, place="joint", scales=SCALES, taps=_coarse_taps, plain=EXTENT)
 
 
 class Extents:
