@@ -134,7 +134,7 @@ RESNET50 = Card(
     preprocess=Preprocess(mean=(123.68, 116.779, 103.939), scale=1.0),
     labels=imagenet_labels,
     layers=("layer3", "layer4.1"),
-    extent="layer4.1+layer3.0+layer3",
+    extent="layer4.1+layer3.0+layer3>layer2",
     description="ResNet-50 as first published (stride in the first convolution), 1000 ImageNet classes",
     source="a file you have: --weights FILE",
     fingerprint="58481cf3f1dc79bb",
