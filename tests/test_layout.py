@@ -133,7 +133,7 @@ def test_what_is_printed_goes_through_the_console():
 
 
 LIMITS = {
-    "lines": 42_560,
+    "lines": 42_830,
     "files": 220,
     "entries of the package": 26,
     "lines of the longest file": 500,

@@ -14,7 +14,7 @@ from excite.images import read_image
 from excite.methods import METHODS
 from excite.methods.base import largest_region, resized
 from excite.methods.excitation import LARGER
-from excite.methods.extent import BACKGROUND, CONTRAST, LOSING, likeness
+from excite.methods.extent import BACKGROUND, CLASS, CONTRAST, LOSING, PART, STEEP, likeness, without_the_weak
 from excite.models import Preprocess
 from excite.session import Session
 
@@ -30,9 +30,22 @@ def classifier(module):
     return excite.wrap(module, labels=list("abcd"), preprocess=Preprocess(28))
 
 
-def by_hand(classifier, module, picture, name, contrast=0.0):
+def alike(fine, evidence):
+    """How much more each position is like the winners than like the losers, with loops."""
+    height, width = evidence.shape
+    directions = {
+        (y, x): fine[:, y, x] / fine[:, y, x].norm().clamp(min=1e-12) for y in range(height) for x in range(width)
+    }
+    winner = sum(evidence[place] ** 2 * direction for place, direction in directions.items())
+    loser = sum(direction / (evidence[place] + LOSING) for place, direction in directions.items())
+    toward = winner / winner.norm() - BACKGROUND * loser / loser.norm()
+    score = torch.tensor([[directions[y, x] @ toward for x in range(width)] for y in range(height)])
+    return ((score - score.min()) / (score.max() - score.min())).float()
+
+
+def by_hand(classifier, module, picture, name, contrast=0.0, cards=False):
     """The map once more, with loops and without the helpers."""
-    evidence, alike, masses = [], [], []
+    evidence, similar, masses = [], [], []
     for scale in (1.0, LARGER):
         inputs = classifier.prepared(picture, scale)[None]
         fine = module.fine(inputs)[0].detach().double()
@@ -45,19 +58,24 @@ def by_hand(classifier, module, picture, name, contrast=0.0):
             (more,) = excite.attend(sized, picture, name, method="c-mwp", layer="coarse")
             more = resized(more.values[None], fine.shape[-2:])[0].double()
             on_fine = (1 - contrast) * on_fine + contrast * more / more.mean()
-        height, width = on_fine.shape
-        directions = {
-            (y, x): fine[:, y, x] / fine[:, y, x].norm().clamp(min=1e-12) for y in range(height) for x in range(width)
-        }
-        winner = sum(on_fine[place] ** 2 * direction for place, direction in directions.items())
-        loser = sum(direction / (on_fine[place] + LOSING) for place, direction in directions.items())
-        toward = winner / winner.norm() - BACKGROUND * loser / loser.norm()
-        score = torch.tensor([[directions[y, x] @ toward for x in range(width)] for y in range(height)])
+        if cards:
+            weights = module.output.weight["abcd".index(name)]
+            active = (weights[:, None, None] * module.coarse(module.fine(inputs))[0]).sum(0).clamp(min=0).detach()
+            active = resized(active[None], fine.shape[-2:])[0]
+            on_fine = (1 - CLASS) * on_fine + CLASS * active / active.mean()
         evidence.append(on_fine.float())
-        alike.append(((score - score.min()) / (score.max() - score.min())).float())
+        similar.append(alike(fine, on_fine))
     grid = evidence[1].shape
-    evidence, alike = (sum(resized(each[None], grid) for each in both) for both in (evidence, alike))
-    kept = (evidence * alike**2 if contrast else largest_region(evidence * alike))[0]
+    evidence, similar = (sum(resized(each[None], grid) for each in both)[0] / 2 for both in (evidence, similar))
+    found = evidence * similar ** (2 if contrast else 1)
+    if contrast:
+        return found / found.sum() * sum(masses) / 2
+    if cards:
+        finest = module.fine[0](inputs)[0].detach().double()
+        found = resized(found[None], finest.shape[-2:])[0]
+        found = found / found.mean() * alike(finest, (found / found.mean()).double())
+    part = (found > found.mean()).float().mean()
+    kept = largest_region((found * (found > min((PART / part) ** STEEP * found.mean(), found.max() / 2)))[None])[0]
     return kept / kept.sum() * sum(masses) / 2
 
 
@@ -67,6 +85,10 @@ def test_it_is_what_it_says(classifier, module, picture, method, contrast):
     expected = by_hand(classifier, module, picture, "b", contrast)
     torch.testing.assert_close(found.values, expected, rtol=1e-4, atol=1e-7)
     assert not torch.allclose(other.values, expected)
+    (found,) = excite.attend(classifier, picture, "b", method=method, layer="coarse@coarse+fine>fine.0")
+    again = by_hand(classifier, module, picture, "b", contrast, cards=True)
+    torch.testing.assert_close(found.values, again, rtol=1e-4, atol=1e-7)
+    assert not torch.allclose(expected, again)
 
 
 def test_winners_of_several_layers_count_the_same(classifier, picture):
@@ -99,7 +121,7 @@ def test_pictures_of_a_batch_do_not_touch_each_other(classifier, picture):
 
 
 def test_nothing_that_wins_leaves_nothing():
-    assert METHODS["extent"].taps("a+b") == ("a", "b")
+    assert METHODS["extent"].taps("a@b+c>d") == ("a", "b", "c", "d")
     dead = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
     with torch.no_grad():
         dead[0].weight.zero_()
@@ -118,9 +140,9 @@ def test_likeness_where_all_places_are_alike_leaves_none_out():
 @pytest.mark.parametrize("seed", range(20))
 def test_the_largest_region_is_scipys(seed):
     maps = torch.rand(3, 9, 13, generator=torch.Generator().manual_seed(seed)) ** 3
+    maps *= maps > maps.mean()
     for one, kept in zip(maps, largest_region(maps), strict=True):
-        strong = one > one.mean()
-        regions, count = ndimage.label(strong.numpy(), torch.ones(3, 3).numpy())
+        regions, count = ndimage.label(one.numpy() > 0, torch.ones(3, 3).numpy())
         sizes = [int((regions == k).sum()) for k in range(1, count + 1)]
         left = (kept > 0).numpy()
         assert left.sum() == max(sizes)
@@ -128,8 +150,14 @@ def test_the_largest_region_is_scipys(seed):
         assert torch.equal(kept[left], one[left])
 
 
-def test_an_even_map_has_no_region_and_stays():
-    assert torch.equal(largest_region(torch.ones(1, 3, 3)), torch.ones(1, 3, 3))
+def test_a_narrow_peak_loses_its_foot_and_a_wide_one_keeps_it():
+    """A third of the maximum: below the threshold around one place in a hundred, above it around half of them."""
+    narrow, wide = torch.ones(2, 10, 10)
+    narrow[0, 0], wide[:5] = 3, 3
+    kept = without_the_weak(torch.stack([narrow, wide, torch.ones(10, 10)]))
+    assert kept[0].count_nonzero() == 1
+    assert torch.equal(kept[1], wide)
+    assert kept[2].min() == 1  # an even map has no weak part
 
 
 class TestShownBoxes:

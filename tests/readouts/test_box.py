@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import ExciteError
-from excite.readouts.box import component_boxes, maximum_point, threshold_box
+from excite.readouts.box import component_boxes, maximum_point, region_boxes, threshold_box
 from excite.readouts.overlay import upsample
 
 MODES = ["bicubic", "bilinear", "nearest"]
@@ -138,3 +138,16 @@ def test_components_against_a_flood_fill():
         assert sorted(zip(map(tuple, boxes.tolist()), sizes.tolist(), strict=True)) == sorted(expected)
         if expected:
             assert tuple(boxes[0]) == expected[0][0]
+
+
+def test_an_object_ends_where_its_border_is_clearest():
+    """However strong the rest of the image is; another one has a box of its own if it has half as much."""
+    for rest in (0.4, 0.1, 0.01):
+        plane = torch.full((20, 30), rest)
+        plane[4:12, 4:12] = 1.0
+        assert region_boxes(plane, (300, 200)) == [(36, 36, 124, 124)]
+    plane[6:11, 18:28] = 0.9
+    assert region_boxes(plane, (300, 200)) == [(36, 36, 124, 124), (176, 56, 284, 114)]
+    plane[6:11, 18:28] = 0.5
+    assert region_boxes(plane, (300, 200)) == [(36, 36, 124, 124)]
+    assert region_boxes(torch.zeros(7, 7), (70, 70)) == []

@@ -116,18 +116,12 @@ def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def largest_region(maps: Tensor) -> Tensor:
-    """Of each map [n, h, w] only the largest region above its mean; a map that is nowhere above it stays as it is."""
-    strong = maps > maps.mean((-2, -1), keepdim=True)
-    places = maps.shape[-2] * maps.shape[-1]
-    regions = torch.arange(1, places + 1, device=maps.device).view(maps.shape[-2:]) * strong.to(widest(maps))
-    while True:  # each position takes the highest number around it; those that touch by a corner are one region
-        grown = functional.max_pool2d(regions, 3, stride=1, padding=1) * strong
-        if torch.equal(grown, regions):
-            break
-        regions = grown
-    numbers = regions.flatten(1).long()
-    sizes = torch.zeros(len(maps), places + 1, device=maps.device)
-    sizes.scatter_add_(1, numbers, torch.ones_like(numbers, dtype=sizes.dtype))
-    sizes[:, 0] = 0  # of no region
-    largest = sizes.argmax(dim=1).view(-1, 1, 1)  # 0 where there is no region: then no position has another number
-    return torch.where(regions == largest, maps, 0)
+    """Of each map [n, h, w] only the largest region that is not zero."""
+    from scipy import ndimage  # not needed for most maps
+
+    kept = torch.zeros_like(maps, dtype=torch.bool)
+    for here, one in zip(kept, maps, strict=True):
+        regions, _ = ndimage.label((one > 0).cpu().numpy(), torch.ones(3, 3).numpy())
+        largest = torch.from_numpy(regions).flatten().bincount()[1:].argmax() + 1 if regions.any() else 0
+        here.copy_(torch.from_numpy(regions == int(largest)))
+    return torch.where(kept, maps, 0)

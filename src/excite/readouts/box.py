@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +17,8 @@ from excite.readouts.overlay import Mode, checked_map, upsample
 Numbers = NDArray[np.int64]
 
 Box = tuple[int, int, int, int]  # half-open, x0, y0, x1, y1
-LEVEL = 0.8  # times the mean of a map of extent: what is above belongs to an object
+LEVELS = (0.3, 0.4, 0.55, 0.7, 0.9, 1.2, 1.6, 2.1, 2.8)  # in means of a map of extent: where an object may end
+FAINT = 0.05  # of the mean: less than this counts as this beside a border
 APART = 0.5  # of the evidence in the main region: what another region must have to be an object of its own
 DEFAULT_ALPHA = 1.0  # times the map's mean: evidence is strong above (the paper's alpha, there chosen per method)
 
@@ -66,22 +69,41 @@ def checked_alpha(alpha: float) -> float:
     return alpha
 
 
-def region_boxes(values: Tensor, size: tuple[int, int], level: float = LEVEL, apart: float = APART) -> list[Box]:
+def region_boxes(values: Tensor, size: tuple[int, int], apart: float = APART) -> list[Box]:
     """A box around each clearly separate region of a map of extent ``[h, w]``, that with the most evidence first.
 
-    A region is what hangs together above ``level`` times the mean of the map, at its own resolution; its box surrounds
-    what is above the mean when it alone is stretched over the image. One with less than ``apart`` of the evidence of
-    the first is no object of its own.
+    A region is what hangs together above a level, at the map's own resolution; of all levels, that where the border of
+    the first region's box is clearest. The box surrounds what is above the mean when the region alone is stretched over
+    the image. One with less than ``apart`` of the evidence of the first is no object of its own.
     """
-    from scipy import ndimage  # not needed to draw a map
-
     plane = checked_map(values).clamp(min=0)
-    labels, count = ndimage.label(to_numpy(plane > level * plane.mean()), np.ones((3, 3), bool))
-    evidence = np.bincount(labels.ravel(), to_numpy(plane).ravel(), count + 1)[1:]
+    _, labels, evidence = max((_regions(to_numpy(plane), level) for level in LEVELS), key=itemgetter(0))
     order = [k for k in np.argsort(-evidence, kind="stable") if evidence[k] >= apart * evidence.max()]
     alone = [torch.where(torch.from_numpy(labels == k + 1).to(plane.device), plane, 0) for k in order]
     boxes = [strong_box(upsample(region, size)) for region in alone]
     return [box for box in boxes if box is not None]
+
+
+def _regions(plane: NDArray[Any], level: float) -> tuple[float, Numbers, NDArray[Any]]:
+    """How clear the main region above a level is (0 if there is none), the regions by number, and their evidence."""
+    from scipy import ndimage  # not needed to draw a map
+
+    labels, count = ndimage.label(plane > level * plane.mean(), np.ones((3, 3), bool))
+    evidence = np.bincount(labels.ravel(), plane.ravel(), count + 1)[1:]
+    main = ndimage.find_objects(labels)[evidence.argmax()] if count else None
+    return (_clearness(np.sqrt(plane), *main) if main else 0.0), labels, evidence
+
+
+def _clearness(roots: NDArray[Any], *box: slice) -> float:
+    """How many times more the roots of a map are within the border of a box than behind it, each a quarter as wide."""
+    wide = [max(1, round((side.stop - side.start) / 4)) for side in box]
+    inner, whole, outer = (
+        roots[tuple(slice(max(0, s.start - k * w), s.stop + k * w) for s, w in zip(box, wide, strict=True))]
+        for k in (-1, 0, 1)
+    )
+    within = (whole.sum() - inner.sum()) / (whole.size - inner.size)
+    behind = (outer.sum() - whole.sum()) / max(1, outer.size - whole.size)  # nothing is behind the image's own border
+    return float((within + FAINT * roots.mean()) / (behind + FAINT * roots.mean()))
 
 
 def scaled_box(box: Sequence[float], size: tuple[int, int], other: tuple[int, int]) -> Box:
