@@ -85,7 +85,7 @@ def test_it_is_what_it_says(classifier, module, picture, method, contrast):
     expected = by_hand(classifier, module, picture, "b", contrast)
     torch.testing.assert_close(found.values, expected, rtol=1e-4, atol=1e-7)
     assert not torch.allclose(other.values, expected)
-    (found,) = excite.attend(classifier, picture, "b", method=method, layer="coarse@coarse+fine>fine.0")
+    (found,) = excite.attend(classifier, picture, "b", method=method, layer="coarse@coarse+fine^fine.0")
     again = by_hand(classifier, module, picture, "b", contrast, cards=True)
     torch.testing.assert_close(found.values, again, rtol=1e-4, atol=1e-7)
     assert not torch.allclose(expected, again)
@@ -121,7 +121,7 @@ def test_pictures_of_a_batch_do_not_touch_each_other(classifier, picture):
 
 
 def test_nothing_that_wins_leaves_nothing():
-    assert METHODS["extent"].taps("a@b+c>d") == ("a", "b", "c", "d")
+    assert METHODS["extent"].taps("a@b+c^d") == ("a", "b", "c", "d")
     dead = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
     with torch.no_grad():
         dead[0].weight.zero_()

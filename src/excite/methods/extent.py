@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Opening = Callable[[Image.Image, Method, Sequence[float]], AbstractContextManager[Any]]  # of a session
 
 JOINT = "+"  # between layers: probabilities are read at all but the last, activations compared at the last
-TOP, FINER = "@", ">"  # behind the layer of class activations; before the layer at which `extent` compares once more
+TOP, FINER = "@", "^"  # behind the layer of class activations; before the layer at which `extent` compares once more
 SHARPER = 2  # the winners' own activation is the mean with these powers of the map as weights: its strongest positions
 LOSING = 0.3  # means of the map; what wins much less than that is background, all of it alike
 SCALES = (1.0, LARGER)
@@ -46,8 +46,8 @@ PART, STEEP = 0.23, 1.2  # of `without_the_weak`, learnt from boxes: docs/locali
 
 
 def taps(layer: str) -> tuple[str, ...]:
-    """The layers of a joint layer such as ``head@layer4.1+layer3>layer2``."""
-    return tuple(re.split("[@+>]", layer))
+    """The layers of a joint layer such as ``head@layer4.1+layer3^layer2``."""
+    return tuple(re.split("[@+^]", layer))
 
 
 def _coarse_taps(layer: str) -> tuple[str, ...]:
