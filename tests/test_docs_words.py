@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from excite.cli.app import app
-from excite.experiments.published import CONTRAST, LOCALIZATION, POINTING, published_groups, published_ranks
+from excite.experiments.published import CONTRAST, LOCALIZATION, POINTING, published_ranks
 from excite.experiments.report.tables import markdown_table
 
 ROOT = Path(__file__).parents[1]
@@ -116,6 +116,5 @@ def test_the_papers_numbers_are_those_of_the_library():
     assert all(f"| {value} " in contrast for value in CONTRAST.values())
     grounding = (ROOT / "docs" / "grounding.md").read_text(encoding="utf-8")
     assert markdown_table(published_ranks()) in grounding
-    assert markdown_table(published_groups()) in grounding
     localization = (ROOT / "docs" / "localization.md").read_text(encoding="utf-8")
     assert [method for method, paper in LOCALIZATION.items() if f"{paper.error:.1f}" not in localization] == []
