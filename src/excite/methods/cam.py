@@ -23,11 +23,12 @@ SAME = 1e-3  # how far, in parts of its largest value, a gradient may be from a 
 
 def _cam(gradients: Gradients, signal: Tensor, layers: Sequence[str]) -> Maps:
     """Each channel with its own weight (Zhou et al. 2016): sum_c w_c A_c."""
-    for layer, values in gradients.down(_of_one_unit(signal), layers=layers).items():
+    arrived, one = gradients.down(signal, layers=layers), _of_one_unit(signal)
+    for layer, values in (arrived if torch.equal(one, signal) else gradients.down(one, layers=layers)).items():
         _check_weights(layer, values)
     return {
         layer: torch.einsum("nc,nchw->nhw", values.sum((2, 3)), gradients.activations[layer])
-        for layer, values in gradients.down(signal, layers=layers).items()
+        for layer, values in arrived.items()
     }
 
 
